@@ -18,9 +18,16 @@ from builder.cli.inputs import (
     find_sites_folder,
     make_context,
 )
-from builder.cli.options import add_batch_options, add_former_flag, add_shape_options, take_slurm_options
+from builder.cli.options import (
+    add_batch_options,
+    add_former_flag,
+    add_shape_options,
+    add_wrong_values,
+    check_tmpdir,
+    take_slurm_options,
+)
 from builder.cli.output import echo
-from builder.cli.targets import add_words_argument, read_words
+from builder.cli.targets import add_words_argument, load_sites, read_words
 from builder.cli.terminal import Terminal
 from builder.execute.build_options import ExecutionOptions
 from builder.pipeline.build import build
@@ -89,9 +96,12 @@ def run_command(
     Slurm job that starts after the previous one; steps without a job on the site run here first. --nodes or --gpus
     add a job with the whole smoke suite. Several sites or files are built in parallel.
     """
-    named = read_words(words)
+    with add_wrong_values(options):
+        named = read_words(words)
     if named.note and not quiet:
         echo(named.note, err=True)
+    slurm = take_slurm_options(options, account=options["account"], sites=load_sites(named.sites), shape=(nodes, gpus))
+    check_tmpdir(tmpdir, jobs=slurm.submit)
     environment = _make_environment(accept_licenses=accept_licenses, offline=offline)
     how = ExecutionOptions(
         environment=environment,
@@ -107,7 +117,7 @@ def run_command(
         files=named.files,
         sites_folder=find_sites_folder(),
         options=how,
-        slurm=take_slurm_options(options, account=options["account"], shape=(nodes, gpus)),
+        slurm=slurm,
         context=make_context(**options),
         shape=(nodes, gpus),
         output=output,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import asdict
 
@@ -16,6 +17,7 @@ from builder.execute.layer_cache import (
     CacheItem,
     check_files,
     explain_no_locks,
+    find_surplus,
     is_layer_cache_missing,
     list_items,
     measure_downloads,
@@ -91,14 +93,18 @@ run_command.add_command(former)
     metavar="NUMBER",
     help="Size to shrink to; default: RECIPE_CACHE_GIB, else 40.",
 )
+@click.option("-n", "--dry-run", is_flag=True, help="Print what it would remove, and remove nothing.")
 @click.option("--downloads", "fetched", is_flag=True, help="Remove downloads and what was compiled from them, too.")
 @add_plain_verbosity
-def shrink(gib: float | None, fetched: bool) -> None:
+def shrink(gib: float | None, fetched: bool, dry_run: bool) -> None:
     """Remove the least recently used files until the rest fits; files in use stay."""
     if is_layer_cache_missing(os.environ):
         echo("there is no cache yet", err=True)
         return
     store = open_cache(os.environ)
+    if dry_run:
+        _show_surplus(find_surplus(store, os.environ, gib=gib), fetched=fetched)
+        return
     gone = prune(store, os.environ, gib=gib)
     for row in gone:
         echo(f"removed: {format_entry(row)}")
@@ -107,6 +113,16 @@ def shrink(gib: float | None, fetched: bool) -> None:
         echo(f"note: {said}", err=True)
     if fetched:
         echo(f"{prune_downloads(store, os.environ) / 1e6:.1f} MB of downloads removed", err=True)
+
+
+def _show_surplus(rows: Sequence[CacheItem], *, fetched: bool) -> None:
+    """Print what would be removed."""
+    for row in rows:
+        echo(f"would be removed: {format_entry(row)}")
+    echo(f"{len(rows)} files, {sum(row.size for row in rows) / 1e6:.1f} MB would be removed", err=True)
+    if fetched:
+        size = sum(measure_downloads(os.environ).values())
+        echo(f"{size / 1e6:.1f} MB of downloads, and what was compiled from them, would be removed", err=True)
 
 
 def format_entry(row: CacheItem) -> str:

@@ -34,6 +34,7 @@ from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
 from builder.pipeline.plans import add_lock, make_target
 
+MIN_IMAGE = 16  # columns for the name of an image
 SHAPES = ["text", "table", "json", "sarif", "github"]
 
 
@@ -238,7 +239,7 @@ def _print_outcomes(outcomes: Sequence[CheckResult], *, asked: bool, explain: bo
         shown = [finding for finding in item.findings if finding.level == "error" or not quiet]
         if shown and asked:
             echo("" if explain and item.packages else f"\n{name}:", err=True)
-            show_findings(shown, codes=True)
+            show_findings(shown)
     if not asked and not quiet and any(item.findings for item in checked):
         echo(f"\nnext: recipe check SITE {checked[0].file} prints the findings of a site", err=True)
 
@@ -249,13 +250,25 @@ def _make_overview(outcomes: Sequence[CheckResult]) -> Iterator[str]:
     files = list(dict.fromkeys(item.file for item in outcomes))
     for file in files:
         items = [item for item in outcomes if item.file == file]
-        rows = [[item.site, color_word(item.word), item.torch or "-", item.base or "-"] for item in items]
+        head = ["site", "outcome", "torch", "base image"]
+        texts = [[item.site, item.word, item.torch or "-", item.base or "-"] for item in items]
         if width is not None:
-            rest = 6 + sum(max(len(getattr(item, name)) for item in items) for name in ("site", "word", "torch"))
-            rows = [[*row[:3], shorten_image(row[3], room=width - rest)] for row in rows]
+            head, texts = _fit_table(head, texts, width=width)
         if len(files) > 1:
             yield escape_line(f"{file}:")
-        yield format_columns([["site", "outcome", "torch", "base image"], *rows])
+        yield format_columns([head, *[[row[0], color_word(row[1]), *row[2:]] for row in texts]])
+
+
+def _fit_table(head: list[str], rows: list[list[str]], *, width: int) -> tuple[list[str], list[list[str]]]:
+    """Shorten the images of the table, or leave out its last columns, so that its lines fit the terminal."""
+    sizes = [max(map(len, cells)) for cells in zip(*[head, *rows], strict=True)]
+    room = width - sum(sizes[:3]) - 6
+    if room >= min(sizes[3], MIN_IMAGE):
+        return head, [[*row[:3], shorten_image(row[3], room=room)] for row in rows]
+    count = 3 if room >= -2 else 2
+    if sum(sizes[:count]) + 2 * (count - 1) > width:
+        rows = [[row[0], row[1].partition(":")[0], *row[2:]] for row in rows]
+    return head[:count], [row[:count] for row in rows]
 
 
 def _make_table(outcomes: Sequence[CheckResult]) -> str:

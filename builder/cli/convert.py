@@ -13,7 +13,7 @@ import click
 from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_plain_context
-from builder.cli.options import add_batch_options, make_printer, take_slurm_options
+from builder.cli.options import add_batch_options, add_wrong_values, check_tmpdir, make_printer, take_slurm_options
 from builder.cli.output import emit, uses_color
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_convert_plan, make_image_target
@@ -52,8 +52,10 @@ def run_command(
     **options: Any,
 ) -> None:
     """Convert ARCHIVE, which `docker save` wrote, to a SIF image: here, or with --submit as a job of SITE."""
-    slurm = take_slurm_options(options, account=options["account"])
-    named = read_image_words(words, what="archive", quiet=quiet)
+    with add_wrong_values(options):
+        named = read_image_words(words, what="archive", quiet=quiet)
+    slurm = take_slurm_options(options, account=options["account"], sites=[named.site])
+    check_tmpdir(tmpdir, jobs=slurm.submit)
     loaded, path = named.site, named.path
     if ":" in str(path) or not str(path).isprintable():
         message = f"the archive's path '{path}' contains a colon, which separates a tag"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Union
 
 import click
 
+from builder.cli.image_arguments import read_image
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import emit_document, format_option, json_option
 from builder.cli.output import echo, format_columns
-from builder.inspect.image import read_contents
+from builder.cli.paths import check_reachable, find_image_of, write_line
+from builder.cli.recognise import find_kind, list_environments, list_images
+from builder.cli.targets import choose_site, name_environment
+from builder.cli.typed import make_typed_line, quote
 from builder.model.contents import (
     Change,
     Contents,
@@ -22,15 +27,15 @@ from builder.model.contents import (
 )
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.lock import Lock
-from builder.model.text import exists
+from builder.model.text import exists, sanitize
 from builder.parse.lock_files import name_index, read_index, read_lock
+from builder.parse.yaml import suggest_path
 
 Side = Union[Contents, Lock]  # noqa: UP007 - used at run time on Python 3.10
 
 
 @click.command("diff")
-@click.argument("before", type=click.Path(path_type=Path), metavar="A")
-@click.argument("after", type=click.Path(path_type=Path), metavar="B")
+@click.argument("paths", type=click.Path(path_type=Path), nargs=-1, metavar="A B")
 @click.option(
     "--site", "sites", multiple=True, metavar="SITE", help="The site of a lock; of both locks where it is given twice."
 )
@@ -39,14 +44,16 @@ Side = Union[Contents, Lock]  # noqa: UP007 - used at run time on Python 3.10
 @add_plain_verbosity
 @click.pass_context
 def run_command(
-    context: click.Context, before: Path, after: Path, sites: tuple[str, ...], shape: str, as_json: bool
+    context: click.Context, paths: tuple[Path, ...], sites: tuple[str, ...], shape: str, as_json: bool
 ) -> None:
     """Compare A and B package by package; exits with 0 if they are the same and with 1 if they differ.
 
     A and B are images (see `recipe inspect`) or locks: NAME.lock.yml, or its environment file. Of an image and a
     lock only the locked environment is compared, not the base image's packages.
     """
-    one, two = _read_side(before, sites[:1]), _read_side(after, sites[-1:])
+    if len(paths) != 2:
+        raise _not_two(paths)
+    one, two = _sides(paths, sites=sites)
     # The site of a lock is that of the image, where there is one.
     left = one if isinstance(one, (Contents, Lock)) else _lock(one, _find_site(two))
     right = two if isinstance(two, (Contents, Lock)) else _lock(two, _find_site(one))
@@ -66,15 +73,62 @@ def _make_row(change: Change) -> tuple[str, str, str, str]:
     return sign, change.kind, change.name, versions
 
 
+def _not_two(paths: Sequence[Path]) -> ConfigError:
+    """The error for one path, for none or for too many, with the line that has two."""
+    given = [str(path) for path in paths]
+    locks = [name for name in list_environments() if exists(name_index(Path(name)))]
+    names = dict.fromkeys([*given, *list_images(), *locks, *list_environments()])
+    two = list(names)[:2]
+    said = {0: "no path is named", 1: f"only '{sanitize(given[0])}' is named" if given else ""}
+    message = f"diff compares two images or locks, and {said.get(len(given), f'{len(given)} are named')}"
+    fix = f"`{make_typed_line(two)}`"
+    if len(two) < 2:
+        build = f"`recipe build {choose_site()} {quote(name_environment())}`"
+        fix = f"there is nothing to compare{' it with' if two else ''} in this folder: {build} builds an image"
+    return ConfigError(Finding(code="usage", message=message, fix=fix))
+
+
+def _sides(paths: Sequence[Path], *, sites: tuple[str, ...]) -> list[Side | Path]:
+    """Read both; raises ConfigError with the faults of both."""
+    found, faults = list[Side | Path](), list[Finding]()
+    for path, site in zip(paths, (sites[:1], sites[-1:]), strict=True):
+        try:
+            check_reachable(path)
+            found.append(_read_side(path, site))
+        except ConfigError as error:
+            faults += error.findings
+    if faults:
+        raise ConfigError(*(_of_plans(finding, paths) for finding in dict.fromkeys(faults)))
+    return found
+
+
+def _of_plans(finding: Finding, paths: Sequence[Path]) -> Finding:
+    """A finding on plan folders, with the line that compares their images, or what was measured of them."""
+    if not all(find_kind(path) == "a plan folder" for path in paths):
+        return finding
+    images = [image for path in paths if (image := find_image_of(path))]
+    command, names = ("diff", images) if len(images) == len(paths) else ("report", list(paths))
+    end = "" if command == "diff" else " compares what was measured"
+    return dataclasses.replace(finding, fix=f"{write_line(command, list(map(str, names)))}{end}")
+
+
 def _read_side(path: Path, sites: tuple[str, ...]) -> Side | Path:
     """Read an image or a lock; the index of a lock whose site is not known yet."""
     if path.suffix not in (".yml", ".yaml", ".txt") or path.is_dir():
-        return read_contents(path)
+        return read_image(path, command="diff", takes="an image or a lock")
     index = path if path.name.endswith(".lock.yml") else name_index(path)
     if not exists(index):
-        message, fix = f"there is no lock '{index}'", "make it with `recipe lock SITE ENV`, or check the path"
+        of = next((name for name in list_environments() if name_index(Path(name)) == index), "")
+        file = str(path) if path != index and exists(path) else of
+        message, fix = f"there is no lock '{index}'", f"make it: `recipe lock {_site(sites)} {quote(file)}`"
+        if not file:
+            message, fix = f"'{path}' does not exist", suggest_path(path)
         raise ConfigError(Finding(code="lock-missing", message=message, fix=fix, at=Location(file=str(path))))
     return _lock(index, sites[0]) if sites else index
+
+
+def _site(sites: Sequence[str]) -> str:
+    return sites[0] if sites else choose_site()
 
 
 def _find_site(side: Side | Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from builder.cli.inputs import add_compile_options, add_locked_option, add_verbosity, find_sites_folder, make_context
+from builder.cli.options import check_tmpdir
 from builder.cli.targets import add_words_argument, read_words
 from builder.cli.terminal import Terminal
 from builder.execute.build_options import ExecutionOptions
@@ -34,6 +35,7 @@ def run_command(words: tuple[str, ...], tmpdir: Path | None, verbose: int, quiet
     need the same RECIPE_CACHE_DIR. Only the backend `layers` can do it: other engines download while they build.
     """
     named = read_words(words)
+    check_tmpdir(tmpdir)
     request = BuildRequest(
         sites=named.sites,
         files=named.files,

@@ -40,7 +40,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "cache": ("recipe cache ls", "recipe cache prune --gib 20"),
     "cache ls": ("recipe cache ls", "recipe cache ls --format json"),
     "cache check": ("recipe cache check", "RECIPE_CACHE_DIR=/scratch/me recipe cache check"),
-    "cache prune": ("recipe cache prune --gib 20", "recipe cache prune --downloads"),
+    "cache prune": ("recipe cache prune --gib 20 -n", "recipe cache prune --downloads"),
     "doctor": ("recipe doctor", "recipe doctor lumi-g"),
     "init": ("recipe init mnist-local", "recipe init --list"),
 }

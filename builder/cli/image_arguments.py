@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import click
 
-from builder.cli.inputs import find_sites_folder, resolve_existing
+from builder.cli.inputs import find_sites_folder
 from builder.cli.output import echo
-from builder.cli.targets import find_this_site, is_site_file
+from builder.cli.paths import check_existing, explain_kind
+from builder.cli.recognise import find_kind, list_archives, list_environments, list_images
+from builder.cli.targets import choose_site, find_this_site, is_site_file, suggest_sites
+from builder.cli.typed import (
+    add_argument,
+    add_words,
+    count_before_command,
+    make_typed_line,
+    quote,
+    replace_argument,
+)
 from builder.inspect.image import check_archive, check_image
+from builder.model.contents import Contents
 from builder.model.finding import BuilderError, ConfigError, Finding, find_nearest
 from builder.model.site import Site
 from builder.model.text import sanitize
@@ -37,31 +49,37 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
     Without a site the one of the image's label counts, then the one of this machine. `more` is the rest of the command
     line in messages.
     """
-    if "" in words[:2]:
-        message = f"a site or the {what} is expected, and the argument is empty"
-        raise ConfigError(Finding(code="usage", message=message, fix="check the variable that should hold it"))
     known = list(find_site_files(find_sites_folder()))
     _refuse_options(words[: 3 if words and _is_site(words[0], known=known) else 2])
+    before = count_before_command() if more else None  # what comes after `--` is no site and no image
+    own = words if before is None else words[:before]
+    if "" in own[:2]:
+        raise _empty(own, what=what)
     first = words[0] if words else ""
-    if words and not _is_site(first, known=known) and _is_there(first, what=what):
-        if (len(words) == 2 or (more and len(words) > 2)) and _is_site(words[1], known=known):
+    if own and not _is_site(first, known=known) and _is_there(first, what=what):
+        if (len(words) == 2 or (more and len(words) > 2)) and len(own) > 1 and _is_site(words[1], known=known):
             message = f"the site '{sanitize(words[1])}' comes after the {what} '{sanitize(first)}'"
-            raise _make_usage_error(message, words[1], first, more=more)
+            raise _make_usage_error(
+                message, make_typed_line([words[1], first, *words[2:]]), more="" if words[2:] else more
+            )
         path = _check_image(Path(first), what=what)
-        site, rest = _find_missing_site(path, named=first, known=known, what=what, quiet=quiet), words[1:]
-    elif len(words) < 2:
-        said = f"'{sanitize(first)}' is a site" if words and first in known else f"'{sanitize(first)}' is no {what}"
-        message = f"no {what} is named: {said}" if words else f"no site and no {what} is named"
-        near = find_nearest(first, known=known) if words else "SITE"
-        raise _make_usage_error(message, near or "SITE", _find_example(what), more=more)
+        rest = words[1:]
+        try:
+            site = _find_missing_site(path, named=first, known=known, what=what, quiet=quiet)
+        except ConfigError:
+            if rest or not more:
+                raise
+            raise _no_site_and_command(first, more=more if before is None else more.removeprefix("-- ")) from None
+    elif len(own) < 2:
+        raise _missing(own, known=known, what=what, more="" if words[len(own) :] else more)
     else:
         site, rest = load_site(first, folder=find_sites_folder()), words[2:]
         path = _check_image(Path(words[1]), what=what)
     if more and not rest:
-        raise _make_usage_error("no command is named", site.name if first != str(path) else "", words[-1], more=more)
+        raise _no_command(before is not None)
     if not more and rest:
         message = f"'{sanitize(rest[0])}' is an unexpected argument"
-        raise _make_usage_error(message, site.name, str(path), more="")
+        raise _make_usage_error(message, make_typed_line([site.name, str(path)]))
     return OfImage(site=site, path=path, rest=tuple(rest))
 
 
@@ -83,9 +101,30 @@ def _is_there(word: str, *, what: What) -> bool:
 
 
 def _check_image(path: Path, *, what: What) -> Path:
-    found = resolve_existing(path, what=what)
-    check_image(found) if what == "image" else check_archive(found)
+    found = check_existing(path, what=what)
+    try:
+        check_image(path) if what == "image" else check_archive(path)
+    except ConfigError as error:
+        raise ConfigError(*(_explained(finding, path, what=what) for finding in error.findings)) from None
     return found
+
+
+def _explained(finding: Finding, path: Path, *, what: What) -> Finding:
+    """A finding on a file of another kind, with the line that has one of the right kind."""
+    here = list_images() if what == "image" else list_archives()
+    kind, word = find_kind(path), str(path)
+    lines = [replace_argument(word, name) for name in here if name != word]
+    shown, end = sanitize(word, limit=400), f", and not an {what}"
+    fix = f"`{lines[0]}`" if lines else _how_to_make(what)
+    if what == "image" and kind == "an archive":
+        fix = f"convert it first: `recipe convert {choose_site()} {quote(word)}`"
+    elif what == "image" and kind == "an environment file" and not lines:
+        fix = f"build it first: `recipe build {choose_site()} {quote(word)}`"
+    elif what == "archive" and kind == "an image":
+        fix = f"it needs no conversion: `recipe inspect {quote(word)}` shows what is in it"
+    elif kind is None or (kind == "a folder" and not lines):
+        return finding
+    return replace(finding, message=f"'{shown}' is {kind}{end}", fix=fix)
 
 
 def _find_missing_site(path: Path, *, named: str, known: Sequence[str], what: What, quiet: bool) -> Site:
@@ -95,6 +134,27 @@ def _find_missing_site(path: Path, *, named: str, known: Sequence[str], what: Wh
     if not quiet:
         echo(f"site: {name}, by {'the label of the image' if label == name else 'the name of this machine'}", err=True)
     return load_site(name, folder=find_sites_folder())
+
+
+def read_image(path: Path, *, command: str, takes: str = "an image") -> Contents:
+    """Read what is inside an image; raises ConfigError, which names one of this folder, where the path is not one."""
+    from builder.inspect.image import read_contents
+
+    try:
+        return read_contents(path)
+    except ConfigError as error:
+        explain = partial(
+            explain_kind, path=path, command=command, takes=takes, here=list_images(), but=("an image", "an archive")
+        )
+        raise ConfigError(*(_as_typed(explain(finding), path) for finding in error.findings)) from None
+
+
+def _as_typed(finding: Finding, path: Path) -> Finding:
+    """A finding whose place is the path as it was typed."""
+    at = finding.at
+    if at is None or at.file != str(path.absolute()):
+        return finding
+    return replace(finding, at=replace(at, file=str(path)))
 
 
 def _read_site_label(path: Path) -> str:
@@ -107,13 +167,58 @@ def _read_site_label(path: Path) -> str:
         return ""
 
 
-def _find_example(what: What) -> str:
-    """The name of a file in this folder for an example."""
-    found = sorted(path.name for end in ENDS[what] for path in Path().glob(f"*{end}"))
-    return found[0] if found else what.upper()
+def _missing(words: Sequence[str], *, known: Sequence[str], what: What, more: str) -> ConfigError:
+    """The error where no image or archive is named, with one of this folder."""
+    found = list_images() if what == "image" else list_archives()
+    name = found[0] if found else "image.sif" if what == "image" else "image.tar"
+    end = f" {more}" if more else ""
+    if not words:
+        fix = suggest_sites(lambda site: f"{add_argument(site, name, at=0)}{end}")
+        return ConfigError(Finding(code="usage", message=f"no site and no {what} is named", fix=fix))
+    first = words[0]
+    near = first if first in known else find_nearest(first, known=known)
+    said = "is a site" if first in known else f"is neither a site nor an {what}"
+    message = f"no {what} is named: '{sanitize(first)}' {said}"
+    line = add_argument(name, at=1, instead={first: near or choose_site()})
+    fix = f"`{line}{end}`" + ("" if found else f"; there is no {what} in this folder: {_how_to_make(what)}")
+    return ConfigError(Finding(code="usage", message=message, fix=fix))
 
 
-def _make_usage_error(message: str, *words: str, more: str) -> ConfigError:
-    command = click.get_current_context().command_path
-    line = " ".join(word for word in (command, *map(sanitize, words), more) if word)
-    return ConfigError(Finding(code="usage", message=message, fix=f"`{line}`"))
+def _no_site_and_command(image: str, *, more: str) -> ConfigError:
+    message = f"no site and no command is named: '{sanitize(image)}' is an image"
+    fix = suggest_sites(lambda site: f"{add_argument(site, at=0)} {more}")
+    return ConfigError(Finding(code="usage", message=message, fix=fix))
+
+
+def _no_command(marked: bool) -> ConfigError:
+    """The error where `recipe run` has no command; `marked`: the `--` before it was typed."""
+    words = ["python3", *(sorted(path.name for path in Path().glob("[!.]*.py"))[:1] or ["--version"])]
+    fix = f"`{add_words(*([] if marked else ['--']), *words)}`, or another command after the `--`"
+    return ConfigError(Finding(code="usage", message="no command is named", fix=fix))
+
+
+def _empty(words: Sequence[str], *, what: What) -> ConfigError:
+    """The error for an empty argument: which one it is, and the line with what belongs there."""
+    at = list(words).index("")
+    message = f"argument {at + 1} of {len(words)} is empty" + (f", after '{sanitize(words[at - 1])}'" if at else "")
+    found = list_images() if what == "image" else list_archives()
+    is_site = at == 0 and len(words) > 1
+    word = choose_site() if is_site else found[0] if found else "image.sif" if what == "image" else "image.tar"
+    line = replace_argument("", word)
+    fix = f"a variable there has no value: set it, or write the word itself, as in `{line}`"
+    return ConfigError(Finding(code="usage", message=message, fix=fix))
+
+
+def _how_to_make(what: What) -> str:
+    if what == "archive":
+        return "`docker save NAME -o image.tar` writes one"
+    file = next(iter(list_environments()), "")
+    return (
+        f"`recipe build {choose_site()} {quote(file)}` makes one"
+        if file
+        else "`recipe build --help` says how to make one"
+    )
+
+
+def _make_usage_error(message: str, line: str, *, more: str = "") -> ConfigError:
+    return ConfigError(Finding(code="usage", message=message, fix=f"`{' '.join(filter(None, [line, more]))}`"))

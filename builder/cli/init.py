@@ -10,8 +10,10 @@ import click
 
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.output import echo, emit
+from builder.cli.typed import quote
 from builder.model.bundled import find_data_folder
-from builder.model.finding import ConfigError, Finding, suggest_name
+from builder.model.finding import ConfigError, Finding, find_nearest
+from builder.system.files import write_atomic
 
 RECIPES = find_data_folder("recipes")
 
@@ -22,8 +24,9 @@ RECIPES = find_data_folder("recipes")
     "-o", "--output", type=click.Path(path_type=Path), help="The file to write; default: the example's name, here."
 )
 @click.option("--list", "listed", is_flag=True, help="List the examples.")
+@click.option("-f", "--force", is_flag=True, help="Replace a file that exists.")
 @add_plain_verbosity
-def run_command(example: str, output: Path | None, listed: bool) -> None:
+def run_command(example: str, output: Path | None, listed: bool, force: bool) -> None:
     """Write the example environment file EXAMPLE (default: mnist)."""
     found = {path.stem: path for path in sorted(RECIPES.iterdir()) if path.suffix in (".yml", ".txt")}
     if listed:
@@ -32,15 +35,40 @@ def run_command(example: str, output: Path | None, listed: bool) -> None:
             echo(f"{name}: {first.removeprefix('# ')}")
         return
     if example not in found:
-        fix = suggest_name(example, known=found, noun="examples")
+        near = find_nearest(example, known=found)
+        fix = f"did you mean `recipe init {near}`?" if near else f"`recipe init {next(iter(found))}`"
+        fix += f"{'' if near else ';'} examples: {', '.join(sorted(found))}"
         raise ConfigError(Finding(code="init-unknown", message=f"there is no example '{example}'", fix=fix))
     source = found[example]
     target = output or Path(source.name)
+    if os.path.lexists(target) and (target.is_dir() or not force):
+        free = _free(target / source.name if target.is_dir() else target)
+        line = f"`recipe init {example} -o {quote(str(free))}`"
+        fix = line if target.is_dir() else f"{line}, or add --force to replace it"
+        message = f"'{target}' is a folder" if target.is_dir() else f"'{target}' exists already"
+        raise ConfigError(Finding(code="init-exists", message=message, fix=fix))
     if os.path.lexists(target):
-        fix = "choose another name with -o"
-        raise ConfigError(Finding(code="init-exists", message=f"'{target}' exists already", fix=fix))
-    shutil.copyfile(source, target)
+        _replace(target, source)
+    else:
+        shutil.copyfile(source, target)
     for extra in RECIPES.glob(f"{source.stem}-*.*style"):
         if not os.path.lexists(target.parent / extra.name):
             shutil.copyfile(extra, target.parent / extra.name)
     emit(str(target))
+
+
+def _replace(target: Path, source: Path) -> None:
+    try:
+        write_atomic(target, source.read_text(encoding="utf-8"))
+    except OSError as error:
+        error.filename = str(target)  # not the draft, which is ours
+        raise
+
+
+def _free(target: Path) -> Path:
+    """A name that nothing has yet: the file's own, else NAME-2.yml ..."""
+    number, found = 1, target
+    while os.path.lexists(found):
+        number += 1
+        found = target.with_name(f"{target.stem}-{number}{target.suffix or '.yml'}")
+    return found

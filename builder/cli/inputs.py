@@ -176,7 +176,7 @@ def make_context(**chosen: str | bool | None) -> Context:
         check_url(index, at=Location(key="--torch-index"), schemes=("https", "http", "file"))
     for name, (forms, fix) in OPTIONS.items():
         if words[name] and not any(form.fullmatch(words[name]) for form in forms):
-            given = _name_option_source(name)
+            given = find_source(name)
             message = f"'{sanitize(words[name])}' cannot be the value of {given}"
             fix = fix if given.startswith("--") else f"{fix.partition(', as in')[0]}, or unset {given}"
             raise ConfigError(Finding(code="option-value", message=message, at=Location(key=given), fix=fix))
@@ -194,7 +194,7 @@ def make_context(**chosen: str | bool | None) -> Context:
     return replace(plain, **words)  # type: ignore[arg-type]  # every word is a field that holds a text
 
 
-def _name_option_source(name: str) -> str:
+def find_source(name: str) -> str:
     """What gave an option its value: the variable of the environment, or the option itself."""
     context = click.get_current_context(silent=True)
     if context is not None and context.get_parameter_source(name) == click.core.ParameterSource.ENVIRONMENT:
@@ -212,7 +212,9 @@ def _resolve_base_path(word: str) -> str:
     if path.is_absolute() or path.exists():
         return str(path.absolute())
     near = suggest_path(path)
-    fix = near if near.startswith("did") else "write docker://NAME:TAG, or the path of an image"
+    fix = near if near.startswith(("did", "it is a link")) else "write docker://NAME:TAG, or the path of an image"
+    if near.startswith("there "):
+        fix = f"{near}; else {fix}"
     if re.fullmatch(REFERENCE, f"docker://{word}") and not word.startswith(".") and not word.endswith(".sif"):
         fix = f"write docker://{word}, or the path of an image"
     message = f"the base image '{sanitize(word, limit=400)}' does not exist and is not a reference"
@@ -222,17 +224,3 @@ def _resolve_base_path(word: str) -> str:
 def make_plain_context(account: str | None) -> Context:
     """Make the Context of a command on an existing image; raises ConfigError if the account's name is invalid."""
     return make_context(account=account)
-
-
-def resolve_existing(path: Path, *, what: str) -> Path:
-    """The absolute path of an argument; raises ConfigError if it does not exist or is of another kind."""
-    if not path.exists():
-        raise ConfigError(
-            Finding(code="path-missing", message=f"the {what} '{path}' does not exist", fix=suggest_path(path))
-        )
-    folders, files = what in ("image", "data folder"), what != "data folder"
-    if not ((files and path.is_file()) or (folders and path.is_dir())):
-        found = "a folder" if path.is_dir() else "not a regular file"
-        fix = f"give the {what} itself"
-        raise ConfigError(Finding(code="path-special", message=f"the {what} '{path}' is {found}", fix=fix))
-    return path.resolve()

@@ -12,11 +12,12 @@ from typing import Any
 import click
 
 from builder import __version__
+from builder.cli.image_arguments import read_image
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.options import add_former_flag
 from builder.cli.output import color_word, echo, format_columns
-from builder.inspect.image import read_contents
+from builder.cli.paths import check_reachable
 from builder.inspect.integrity import Claim, check_claims
 from builder.inspect.sbom import is_sbom
 from builder.inspect.sbom import make_sbom as bill
@@ -57,20 +58,21 @@ def run_command(
 
         show_gpu(image, site_name=site, as_json=as_json or shape == "json")
         return
+    check_reachable(image)
     if integrity:
         if sbom is not None:
             raise click.UsageError("--sbom does not go with --integrity")
         show_claims(image, check_claims(image, environment=os.environ), as_json=as_json or shape == "json")
         return
     if sbom is None:
-        contents = read_contents(image)
+        contents = read_image(image, command="inspect")
     else:
         from builder.cli.output_file import OutputFile
 
         inputs = [("the image", image)]
         file = OutputFile(path=sbom, what="an SBOM", is_own=is_sbom, option="--sbom", inputs=inputs)
         file.check()  # first: to read an image takes long
-        contents = read_contents(image)
+        contents = read_image(image, command="inspect")
         file.write(bill(contents, name=contents.image, tool=f"recipe {__version__}"))
         echo(f"SBOM: {sbom}", err=True)
     if as_json or shape == "json":

@@ -103,7 +103,7 @@ def summarize_lock(lock: Lock, *, before: Lock | None) -> str:
     """Write what was locked as a line, and below it the changes from the previous lock."""
     size = sum(package.size for package in lock.conda) + sum(file.size for file in lock.pip)
     parts = [f"{len(lock.conda)} conda packages"] if lock.conda else []
-    parts += [f"{len(lock.pip)} Python files"] if lock.pip else []
+    parts += [f"{len(lock.pip)} Python file{'' if len(lock.pip) == 1 else 's'}"] if lock.pip else []
     parts += [f"{size / 1e6:.0f} MB as far as known"] if size > 1e6 else []
     parts.append(f"base image {lock.base.digest[:19] or 'by name'}")
     lines = [f"{lock.site}: {', '.join(parts)}"]

@@ -10,24 +10,26 @@ import errno
 import gc
 import os
 import re
+import shlex
+import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
 
 from builder import __version__
 from builder.cli.streams import find_lost_output, protect_streams
+from builder.layers.private_folders import format_owner
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 
-RIGHTS = "choose a place of your own, or ask its owner for the right"
 FIXES = {
     errno.ENOENT: "make the folder first, or check the path",
-    errno.EACCES: RIGHTS,
-    errno.EPERM: RIGHTS,
+    errno.EPERM: "choose a place of your own",
     errno.EROFS: "choose a place that can be written",
     errno.ENOSPC: "free space there, or choose another place",
     errno.EDQUOT: "free space there (your quota is used up), or choose another place",
@@ -68,11 +70,54 @@ def _make_system_error(error: OSError, number: int) -> BuilderError:
     """A finding for an error of the system: the path, the reason and the fix."""
     path = next((str(name) for name in (error.filename2, error.filename) if name), "")
     reason = (error.strerror or str(error)).lower()
+    if path and number == errno.EACCES:
+        return ConfigError(find_closed_folder(Path(path)) or _without_right(Path(path), reason))
     message = f"'{path}': {reason}" if path else f"the system reported: {reason}"
     code = "no-space" if number in FULL else "path-refused"
     fix = FIXES.get(number, "check the path and its permissions")
+    if path and number == errno.ENOENT and not Path(path).parent.exists():
+        fix = f"make the folder first: `mkdir -p {shlex.quote(str(Path(path).parent))}`"
     finding = Finding(code=code, message=message, at=Location(file=path) if path else None, fix=fix)
     return ToolError(finding) if number in FULL else ConfigError(finding)
+
+
+def find_closed_folder(path: Path) -> Finding | None:
+    """The finding for a path below a folder that this user may not enter: which it is, and whose; None if none is."""
+    for folder in reversed(path.parents):
+        try:
+            known = folder.stat()
+        except OSError:
+            return None  # it is missing: an error of another kind
+        if stat.S_ISDIR(known.st_mode) and not os.access(folder, os.X_OK):
+            message = f"'{path}' cannot be reached: the folder '{folder}' may not be entered"
+            return Finding(code="path-refused", message=message, fix=_fix(folder, known, right="x"))
+    return None
+
+
+def _without_right(path: Path, reason: str) -> Finding:
+    """The finding for a file or folder that may not be read, or for a folder in which nothing may be written."""
+    if path.exists() and not os.access(path, os.R_OK):
+        message = f"'{path}' may not be read"
+        return Finding(code="path-refused", message=message, fix=_fix(path, path.stat(), right="r"))
+    folder = path if path.is_dir() else path.parent
+    if folder.is_dir() and not os.access(folder, os.W_OK):
+        message = f"'{path}' may not be written: nothing may be written in the folder '{folder}'"
+        fix = _fix(folder, folder.stat(), right="w")
+        return Finding(code="path-refused", message=message, fix=fix)
+    fix = "choose a place of your own, or ask its owner for the right"
+    return Finding(code="path-refused", message=f"'{path}': {reason}", at=Location(file=str(path)), fix=fix)
+
+
+def _fix(path: Path, known: os.stat_result, *, right: str) -> str:
+    """What gives a right to a path: a command where it is the user's own, else its owner."""
+    word = shlex.quote(str(path))
+    if known.st_uid == os.getuid():
+        return f"it is your own: `chmod u+{'rwx' if path.is_dir() else 'r'} {word}`"
+    if known.st_uid == 0:
+        return "it belongs to the system: name a path of your own"
+    return (
+        f"ask {format_owner(known.st_uid)}, whose it is, to type `chmod o+{right} {word}`, or name a path of your own"
+    )
 
 
 # command -> (module, one line of help), in the order a newcomer needs them
@@ -166,7 +211,7 @@ class Commands(click.Group):
             from builder.cli.variables import check_variables
 
             check_variables(args[0], args[1:], environment=os.environ)
-        from builder.cli.usage import WORDS
+        from builder.cli.typed import WORDS
 
         ctx.meta[WORDS] = tuple(args[1:])
         return super().resolve_command(ctx, args)

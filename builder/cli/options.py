@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from builder.cli.inputs import find_source
 from builder.cli.output import echo
-from builder.model.finding import ConfigError, Finding
+from builder.cli.typed import remove_options
+from builder.model.finding import BuilderError, ConfigError, Finding, Location, UnsupportedError
+from builder.model.site import Site
+from builder.model.text import sanitize
+from builder.pipeline.prepare import make_no_scheduler
 from builder.pipeline.request import SlurmOptions
+from builder.slurm.job_overrides import find_wrong_values
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -63,24 +74,86 @@ def add_shape_options(command: F) -> F:
     return command
 
 
+@contextmanager
+def add_wrong_values(options: Mapping[str, Any]) -> Iterator[None]:
+    """Add the values of job options that cannot be one to what is wrong with the arguments, all at once."""
+    try:
+        yield
+    except ConfigError as error:
+        wrong = find_wrong_values({name: options[name] for name in OF_JOBS}, dependency=options["dependency"])
+        raise ConfigError(*wrong, *error.findings) from None
+
+
 def take_slurm_options(
-    options: dict[str, Any], *, account: str | None, shape: tuple[int | None, int | None] = (None, None)
+    options: dict[str, Any],
+    *,
+    account: str | None,
+    sites: Sequence[Site],
+    shape: tuple[int | None, int | None] = (None, None),
 ) -> SlurmOptions:
     """Take Slurm's options out of a command's; raises ConfigError for options of jobs without --submit.
 
-    `shape`: the values of --nodes and --gpus where only jobs have them.
+    `shape`: the values of --nodes and --gpus where only jobs have them. Raises UnsupportedError where none of the sites
+    has jobs.
     """
     of_jobs = {name: options.pop(name) for name in OF_JOBS}
     names = ("submit", "no_wait", "cancel_on_interrupt", "dependency")
     slurm = SlurmOptions(**{name: options.pop(name) for name in names}, account=account or "", of_jobs=of_jobs)
+    said = [name for name, value in of_jobs.items() if value]
+    said += [name for name, value in zip(("nodes", "gpus"), shape, strict=True) if value is not None]
+    said += [name.replace("_", "-") for name in names[1:] if getattr(slurm, name)]
+    if not (slurm.submit or said):
+        return slurm
+    if sites and all(site.scheduler.kind == "none" for site in sites):
+        raise _without_jobs(sites, [f"--{name}" for name in said], submit=slurm.submit)
+    if wrong := find_wrong_values(of_jobs, dependency=slurm.dependency):
+        raise ConfigError(*wrong)
     if not slurm.submit:
-        said = [name for name, value in of_jobs.items() if value]
-        said += [name for name, value in zip(("nodes", "gpus"), shape, strict=True) if value is not None]
-        said += [name.replace("_", "-") for name in names[1:] if getattr(slurm, name)]
-        if said:
-            message = f"--{said[0]} is for jobs"
-            raise ConfigError(Finding(code="usage", message=message, fix="add --submit, or leave it out"))
+        given = [f"--{name}" for name in said]
+        fix = f"add --submit, or leave {'it' if len(given) == 1 else 'them'} out: `{remove_options(given)}`"
+        raise ConfigError(Finding(code="usage", message=f"{_joined(given)} for jobs", fix=fix))
     return slurm
+
+
+def _without_jobs(sites: Sequence[Site], given: Sequence[str], *, submit: bool) -> BuilderError:
+    """What to say of options of jobs for sites that have none: the line without all of them."""
+    gone = [*(["--submit"] if submit else []), *given]
+    line = remove_options(gone)
+    fix = f"leave {_and(gone)} out: `{line}`"
+    if submit:
+        return UnsupportedError(replace(make_no_scheduler(sites[0]), fix=fix))
+    message = f"{_joined(given)} for jobs, and '{sites[0].name}' has no batch system"
+    return ConfigError(Finding(code="usage", message=message, fix=fix))
+
+
+def _joined(options: Sequence[str]) -> str:
+    return f"{_and(options)} {'is' if len(options) == 1 else 'are'}"
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def check_tmpdir(folder: Path | None, *, jobs: bool = False) -> None:
+    """Raise ConfigError where --tmpdir, or its variable, names a folder that cannot be used.
+
+    With `jobs` it is one of the nodes: nothing is known of it here.
+    """
+    if folder is None or jobs:
+        return
+    name = find_source("tmpdir")
+    shown, word = sanitize(str(folder), limit=400), shlex.quote(str(folder))
+    if not os.path.lexists(folder):
+        what, fix = "does not exist", f"make it: `mkdir -p {word}`"
+    elif not folder.is_dir():
+        what, fix = "is not a folder", f"name a folder: `mkdir -p {word}.tmp` makes one"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        own = folder.stat().st_uid == os.getuid()
+        what, fix = "may not be written to", f"`chmod u+rwx {word}`" if own else "name a folder of your own"
+    else:
+        return
+    message = f"the temporary folder '{shown}' {what}"
+    raise ConfigError(Finding(code="no-tmpdir", message=message, at=Location(key=name), fix=fix))
 
 
 def make_printer(*, quiet: bool) -> Callable[[str], None]:

@@ -6,19 +6,22 @@ Machine output goes unchanged to stdout, everything else to stderr. A pipe and a
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 
 import click
 
 from builder.cli.screen import fit, get_screen_width, measure_columns
-from builder.model.finding import Finding
+from builder.model.finding import Finding, Location
+from builder.model.report import UNTESTED
 from builder.model.text import escape_control, escape_line
 
 COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 WORDS = {
     **dict.fromkeys(("ok", "pass", "passed", "fetched", "the same bytes", "the cache is whole"), "green"),
     **dict.fromkeys(("warnings", "differs", "open", "unknown", "not begun", "stopped", "waits"), "yellow"),
+    **dict.fromkeys((UNTESTED, "not tested"), "yellow"),
     **dict.fromkeys(("refused", "FAIL", "BAD", "failed", "altered", "smoke test failed", "not the same"), "red"),
     **dict.fromkeys(("the smoke test failed", "the image is not what was planned", "NOT the same bytes"), "red"),
 }
@@ -103,20 +106,30 @@ def format_finding(finding: Finding, *, codes: bool = False, color: bool = False
     if color:
         level = click.style(level, fg=COLORS[finding.level], bold=True)
     lines = [f"{level} {escape_line(finding.message)}"]
-    if finding.at is not None and str(finding.at):
+    if finding.at is not None and not _is_said(finding.at, finding.message):
         lines.append(f"  at:  {escape_line(str(finding.at))}")
     if finding.fix:
         lines.append(f"  fix: {escape_line(finding.fix)}")
     return lines
 
 
-def show_findings(findings: Iterable[Finding], *, codes: bool = False) -> None:
+def _is_said(at: Location, message: str) -> bool:
+    """Whether a message names its place itself: the file in quotes, the option or variable as a word; no line."""
+    if at.line is not None:
+        return False
+    said = not at.key or re.search(rf"(?<![\w-]){re.escape(at.key)}(?![\w-])", message) is not None
+    return said and (not at.file or f"'{at.file}'" in message)
+
+
+def show_findings(findings: Iterable[Finding], *, codes: bool = True) -> None:
     """Print findings to stderr, errors last, where they stay visible."""
     quiet = is_quiet()
     findings = [finding for finding in findings if finding.level == "error" or not quiet]
     ordered = sorted(findings, key=lambda finding: ("note", "warning", "error").index(finding.level))
     for finding in ordered:
-        echo(StyledText("\n".join(format_finding(finding, codes=codes, color=uses_color()))), err=True, important=True)
+        for line in format_finding(finding, codes=codes, color=uses_color()):
+            # what a message quotes may look like columns
+            echo(StyledText(line), err=True, important=True, hang=len("  fix: ") if line.startswith("  ") else 2)
 
 
 def format_columns(rows: Sequence[Sequence[str]]) -> StyledText:

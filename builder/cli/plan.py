@@ -23,7 +23,8 @@ from builder.cli.targets import add_words_argument, read_words
 from builder.cli.terminal import Terminal
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.plan_folder import write_plan
-from builder.model.finding import BuilderError, ConfigError, Finding, suggest_name
+from builder.inspect.origin import compute_plan_digest, read_image_plan, read_plan_digest
+from builder.model.finding import BuilderError, ConfigError, Finding, Location, suggest_name
 from builder.pipeline.own_inputs import check_own_inputs
 from builder.pipeline.plans import Planned, plan_builds
 from builder.pipeline.prepare import check_jobs_ended, make_folder
@@ -43,7 +44,12 @@ from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, mak
     help="Print one file of the plan (Dockerfile, def, run/gpu.sbatch ...), and write nothing.",
 )
 @click.option("-j", "--jobs", metavar="N", type=click.IntRange(1), help="Tasks at a time, in arrays of many files.")
-@click.option("-f", "--force", is_flag=True, help="Write over a plan folder that was changed by hand.")
+@click.option(
+    "-f",
+    "--force",
+    is_flag=True,
+    help="Write over a plan folder that was changed by hand or that an image was built from.",
+)
 @add_locked_option
 @add_shape_options
 @add_trust_option
@@ -113,10 +119,23 @@ def run_command(
 def _write_plan_folder(build: Build, *, request: BuildRequest) -> Build:
     """The build whose plan folder was written; raises ConfigError where that folder holds what it is made of."""
     check_own_inputs(build, request=request, image=False)
+    if not request.options.force:
+        _check_image_of(build)
     write_plan(
         build.plan, build.folder, recipe_folder=build.home, force=request.options.force, check_jobs=check_jobs_ended
     )
     return build
+
+
+def _check_image_of(build: Build) -> None:
+    """Refuse to write over the plan folder that an image next to it was built from; raises ConfigError."""
+    if build.at is not None or not build.image.exists():
+        return
+    made_of = read_image_plan(build.image)
+    if made_of and made_of == read_plan_digest(build.folder) and made_of != compute_plan_digest(build.plan):
+        message = f"the image '{build.image}' was built from the plan in '{build.folder}', and this is another plan"
+        fix = "write it elsewhere with -o, or give --force to write over the folder: the image stays"
+        raise ConfigError(Finding(code="folder-taken", message=message, at=Location(file=str(build.folder)), fix=fix))
 
 
 def _get_build(found: Build | BuilderError, *, output: Path | None) -> Build:

@@ -13,6 +13,7 @@ from builder import __version__
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.output import echo, format_columns, show_findings
+from builder.cli.paths import check_reachable, explain_kind, write_line
 from builder.model.finding import BuilderError, ConfigError, Finding
 from builder.model.results import Results, Stage
 from builder.report import tables
@@ -23,6 +24,8 @@ from builder.report.records import read_results
 RANKS = 16  # rows on the terminal; the page and the JSON have more
 MOST = 8  # reports in a comparison: there are no more colours
 
+# Of findings on a path that has no report, or is another kind of file.
+CODES = ("report-empty", "report-missing", "report-foreign", "report-damaged")
 TAIL = 8  # lines of a log on the terminal
 
 
@@ -129,9 +132,10 @@ def _read(paths: Sequence[Path]) -> list[Results]:
     faults: list[Finding] = []
     for path in paths:
         try:
+            check_reachable(path)
             found.append(read_results(path))
         except BuilderError as error:
-            faults += error.findings
+            faults += [_explained(finding, path) for finding in error.findings]
     if faults:
         raise ConfigError(*faults)
     damaged = [note for results in found for note in results.damaged]
@@ -142,6 +146,31 @@ def _read(paths: Sequence[Path]) -> list[Results]:
         ]
     )
     return found
+
+
+def _explained(finding: Finding, path: Path) -> Finding:
+    """A finding on a path that has no report, with the line for one that has, or that makes one."""
+    from builder.cli.recognise import find_kind, list_measured
+    from builder.cli.targets import choose_site, name_environment
+    from builder.cli.typed import quote
+
+    here, kind = list_measured(), find_kind(path)
+    folders = ("a plan folder", "a folder")
+    if finding.code not in CODES or path.suffix == ".json" or (finding.code == "report-damaged" and kind in folders):
+        return finding
+    line = write_line("report", here[:1], others=here)
+    if kind == "an image" and not line:
+        folder = quote(f"{path.stem}.smoke")
+        test = f"`recipe smoke {choose_site()} {quote(str(path))} -o {folder}`"
+        line = f"measure it with {test}, then type `recipe report {folder}`"
+    if kind is None and finding.fix.startswith("did you mean"):
+        return finding
+    make = f"build an image first: `recipe build {choose_site()} {quote(name_environment())}`"
+    changed = dataclasses.replace(finding, fix=line or make)
+    if kind in (None, "an image", *folders):
+        return changed
+    takes = "an image that was built here or a plan folder"
+    return explain_kind(changed, path, command="report", takes=takes, here=here)
 
 
 def _is_page(head: bytes) -> bool:

@@ -13,16 +13,18 @@ import click
 from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_plain_context
-from builder.cli.options import add_batch_options, add_shape_options, make_printer, take_slurm_options
+from builder.cli.options import add_batch_options, add_shape_options, add_wrong_values, make_printer, take_slurm_options
 from builder.cli.output import emit, show_findings
 from builder.compile.image_plans import make_image_target, make_run_plan
 from builder.compile.launch import check_command
 from builder.execute.build_options import ExecutionOptions
+from builder.execute.machine import check_run_machine
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
-from builder.execute.preflight import find_programs
+from builder.execute.preflight import check_bindable, find_programs
 from builder.execute.progress import QuietProgress
-from builder.model.finding import UnsupportedError, select_errors
+from builder.inspect.image import has_torch
+from builder.model.finding import ConfigError, Finding, UnsupportedError, select_errors
 from builder.model.plan import Plan
 from builder.model.site import Site
 from builder.pipeline.batch import Submission, submit_plan
@@ -60,8 +62,9 @@ def run_command(
     starts G ranks.
     """
     del verbose
-    slurm = take_slurm_options(options, account=options["account"])
-    named = read_image_words(given, what="image", more="-- CMD", quiet=quiet)
+    with add_wrong_values(options):
+        named = read_image_words(given, what="image", more="-- python3 --version", quiet=quiet)
+    slurm = take_slurm_options(options, account=options["account"], sites=[named.site])
     loaded, path, words = named.site, named.path, named.rest
     check_not_inputs([("the image", path)], image=None, folder=output)
     target = make_image_target(
@@ -72,6 +75,7 @@ def run_command(
         raise UnsupportedError(*findings)
     if not quiet:
         show_findings(findings)
+    check_bindable(Path.cwd(), what="the current folder", fix="run it in a folder without it")
     variables = {"RECIPE_IMAGE": str(path), "RECIPE_WORKDIR": str(Path.cwd())}
     if slurm.submit:
         check_jobs_possible(loaded, slurm=slurm)
@@ -79,13 +83,30 @@ def run_command(
         code = _submit_command(plan, loaded, words, slurm=slurm, folder=output, variables=variables, quiet=quiet)
     else:
         check_here(loaded, here=here, what="a run")
+        doubt = check_run_machine(loaded, environment=os.environ, sure=here)
+        show_findings([doubt] if doubt and not quiet else [])
         inside = loaded.scheduler.kind == "slurm" and bool(os.environ.get("SLURM_JOB_ID"))
         allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) if inside else 1
+        _check_shape(loaded, path, nodes=nodes, gpus=gpus, inside=inside)
         nodes = nodes or (allocated if allocated > 1 else None)
         plan = make_run_plan(target, nodes=nodes, devices=gpus, here=not inside)
         code = _run_locally(plan, words, ranks=None if inside else gpus, variables=variables)
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _check_shape(site: Site, image: Path, *, nodes: int | None, gpus: int | None, inside: bool) -> None:
+    """Refuse nodes that only a job has, and ranks that only torch can start; raises ConfigError."""
+    if inside:
+        return
+    if nodes is not None:
+        message = "--nodes is for jobs, and this shell is not in one"
+        fix = "leave it out" if site.scheduler.kind == "none" else "add --submit, or leave it out"
+        raise ConfigError(Finding(code="usage", message=message, fix=fix))
+    if gpus is not None and os.environ.get("RECIPE_PROCESSES", "torchrun") == "torchrun" and not has_torch(image):
+        message = f"--gpus starts the ranks with torchrun, and the image '{image.name}' has no torch"
+        fix = "leave --gpus out, or set RECIPE_PROCESSES=plain for a program without torch"
+        raise ConfigError(Finding(code="usage", message=message, fix=fix))
 
 
 def _submit_command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 
 NARROW = 10  # columns: a terminal that says less is taken for one of so many
@@ -13,6 +14,9 @@ _CODES = re.compile(r"\x1b\[[0-9;]*m")
 # Where the following lines of a long one begin: below the text of `fix:`, below the last column, else two columns in.
 _LABEL = re.compile(r"\s*(?:at|fix|next):\s+")
 _COLUMN = re.compile(r".*\S\s{2,}(?=\S)")
+# What is not broken: a word, and a command in backquotes with what touches it.
+_PIECES = re.compile(r" *(?:[^ `]*`[^`]*`)+[^ ]*| *[^ ]+")
+_WORDS = re.compile(r" *[^ ]+")
 
 
 def get_screen_width(*, err: bool = False) -> int | None:
@@ -29,14 +33,14 @@ def get_screen_width(*, err: bool = False) -> int | None:
 
 
 def fit(line: str, *, width: int, hang: int | None = None) -> list[str]:
-    """Wrap a line at `width` columns; a longer word is not broken."""
+    """Wrap a line at `width` columns; no longer word is broken, and no command in backquotes that fits on one row."""
     if measure_columns(line) <= width:
         return [line]
     hang = _find_hang(line, width=width) if hang is None else hang
     start = len(line) - len(line.lstrip(" "))
     found, row = [], line[:start]
     empty = True
-    for piece in re.findall(r" *[^ ]+", line[start:]):
+    for piece in _split_pieces(line[start:], width=width - hang):
         if empty or measure_columns(row + piece) <= width:
             row += piece
         else:
@@ -47,11 +51,17 @@ def fit(line: str, *, width: int, hang: int | None = None) -> list[str]:
     return [*found, row]
 
 
+def _split_pieces(text: str, *, width: int) -> Iterator[str]:
+    for piece in _PIECES.findall(text):
+        fits = measure_columns(piece.lstrip(" ")) <= width
+        yield from [piece] if fits else _WORDS.findall(piece)
+
+
 def _find_hang(line: str, *, width: int) -> int:
     plain = _CODES.sub("", line)
     for form in (_LABEL, _COLUMN):
         match = form.match(plain[: width + 1])
-        if match and match.end() <= width - 24:
+        if match and match.end() <= width // 2:
             return match.end()
     return len(plain) - len(plain.lstrip(" ")) + 2
 

@@ -11,16 +11,10 @@ import click
 
 from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import read_image_words
-from builder.cli.inputs import (
-    account_option,
-    add_here_option,
-    add_trust_option,
-    add_verbosity,
-    make_plain_context,
-    resolve_existing,
-)
-from builder.cli.options import add_batch_options, add_shape_options, make_printer, take_slurm_options
-from builder.cli.output import color_verdict, echo, uses_color
+from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_plain_context
+from builder.cli.options import add_batch_options, add_shape_options, add_wrong_values, make_printer, take_slurm_options
+from builder.cli.output import color_verdict, echo, show_findings, uses_color
+from builder.cli.paths import check_existing
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.execute.build_options import ExecutionOptions
@@ -29,8 +23,9 @@ from builder.execute.image_smoke import test_image
 from builder.execute.judgement import select_first_causes
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
-from builder.execute.preflight import find_programs
+from builder.execute.preflight import check_bindable, find_programs
 from builder.execute.progress import Progress, choose_progress
+from builder.inspect.image import has_torch
 from builder.model.finding import Finding, SmokeError
 from builder.model.plan import Plan
 from builder.model.recipe import Workload
@@ -38,7 +33,10 @@ from builder.model.report import SmokeCheck
 from builder.pipeline.batch import Submission, submit_and_follow
 from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
+from builder.pipeline.request import SlurmOptions
 from builder.system.scratch import make_work_folder
+
+NO_TORCH = "the image has no torch, and only that can train; run a test of your own with `recipe run`"
 
 
 @click.command("smoke", cls=GroupedCommand)
@@ -79,16 +77,19 @@ def run_command(
 ) -> None:
     """Train in IMAGE as SITE would run it and check the numbers: on this machine, or with --submit as a job.
 
-    Exits with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU and reports that.
+    Exits with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU and reports that. An
+    image without torch is not tested unless --workload names what to run.
     With --submit, --nodes and --gpus run the whole suite over so many.
     """
-    slurm = take_slurm_options(options, account=options["account"], shape=(nodes, gpus))
-    named = read_image_words(words, what="image", quiet=quiet)
+    with add_wrong_values(options):
+        named = read_image_words(words, what="image", quiet=quiet)
+    slurm = take_slurm_options(options, account=options["account"], sites=[named.site], shape=(nodes, gpus))
     loaded, image = named.site, named.path
     check_not_inputs([("the image", image), *([("the data", data)] if data else [])], image=None, folder=output)
+    _check_paths(output=output, data=data)
     variables = {"RECIPE_IMAGE": str(image)}
     if data is not None:
-        variables["RECIPE_MNIST"] = str(resolve_existing(data, what="data folder"))
+        variables["RECIPE_MNIST"] = str(check_existing(data, what="data folder"))
     target = make_image_target(
         loaded,
         image=variables["RECIPE_IMAGE"],
@@ -103,6 +104,10 @@ def run_command(
     )
     if not slurm.submit:
         check_here(loaded, here=here, what="a smoke test")
+    if not workloads and not has_torch(image):
+        echo(color_verdict(f"verdict: not tested: {NO_TORCH}"))
+        return
+    if not slurm.submit:
         _run_locally(plan, image=image, folder=output, environment={**environment, **variables}, progress=progress)
         return
     check_jobs_possible(loaded, slurm=slurm)
@@ -114,11 +119,23 @@ def run_command(
         plan=plan, site=loaded, kind="smoke", folder=folder, output=Path(plan.image),
         options=ExecutionOptions(environment=environment), variables=variables,
     )  # fmt: skip
+    _submit(what, slurm=slurm, progress=progress, quiet=quiet)
+
+
+def _submit(what: Submission, *, slurm: SlurmOptions, progress: Progress, quiet: bool) -> None:
+    """Test in a job; raises the fault of the report where it failed."""
     report = submit_and_follow(what, jobs=slurm, display=SingleProgress(progress), tell=make_printer(quiet=quiet))
     if report is not None:
         Terminal(quiet=quiet).report("", report)
         raise_on_failure(report)
         echo(color_verdict("verdict: pass"))
+
+
+def _check_paths(*, output: Path | None, data: Path | None) -> None:
+    """Refuse folders that no container can be given; raises ConfigError."""
+    for what, path in (("the output", output), ("the data folder", data)):
+        if path is not None:
+            check_bindable(path, what=what, fix="give a path without it")
 
 
 def _run_locally(
@@ -129,10 +146,11 @@ def _run_locally(
     with make_work_folder("recipe-smoke-") as scratch:
         place = folder or scratch / "plan"
         write_plan(plan, place, recipe_folder=place, fix=ELSEWHERE, check_jobs=check_jobs_ended)
-        checks = test_image(plan, folder=place, environment=environment, progress=progress)
-    for line in check_lines(checks):
+        tested = test_image(plan, folder=place, environment=environment, progress=progress)
+    for line in check_lines(tested.checks):
         echo(color_verdict(line))
-    bad = select_first_causes(checks)
+    show_findings(tested.findings)
+    bad = tested.causes
     echo(color_verdict("verdict: " + ("pass" if not bad else "FAIL")))
     if bad:
         message = f"the image '{image}' failed: {'; '.join(f'{check.name}: {check.measured}' for check in bad)}"

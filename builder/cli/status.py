@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,11 +12,14 @@ import click
 from builder.cli.inputs import add_trust_option, add_verbosity
 from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import StyledText, echo, emit, format_columns, show_findings, uses_color
+from builder.cli.paths import check_reachable, write_line
 from builder.cli.terminal import Terminal
+from builder.cli.typed import quote
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, UnfinishedError
 from builder.model.report import Report
-from builder.model.text import escape_line
+from builder.model.text import escape_line, sanitize
+from builder.parse.yaml import find_near_path
 from builder.pipeline.batch import follow
 from builder.pipeline.request import Outcome, Outcomes, make_failure, make_outcome
 from builder.slurm.client import Slurm
@@ -50,7 +52,9 @@ def run_command(place: Path, follows: bool, cancel: bool, shape: str, verbose: i
     When all have ended it judges what they left, puts the image into its place, writes report.json and exits with the
     verdict's exit code, however often it is called. Exits with 7 while jobs wait or run.
     """
-    found = find_plans(place.absolute())  # `.` has no name that a plan folder could be derived from
+    check_reachable(place)
+    # `.` and `..` have no name that a plan folder could be derived from.
+    found = find_plans(place.resolve() if place.name in ("", "..") else place.absolute(), typed=place)
     slurm, as_json = Slurm(os.environ), shape == "json"
     views = look_at_jobs(found.plans, slurm=slurm)
     if cancel:
@@ -89,11 +93,11 @@ class SubmittedPlans:
         return all(one.is_over(views[name]) for name, one in self.plans.items())
 
 
-def find_plans(place: Path) -> SubmittedPlans:
-    """Find what was submitted; raises ConfigError."""
+def find_plans(place: Path, *, typed: Path) -> SubmittedPlans:
+    """Find what was submitted; raises ConfigError, with the path as it was `typed`."""
     listed = None if (place / PLAN_FILE).is_file() else read_plan_list(place)
     if listed is None:
-        folder = find_plan_folder(place)
+        folder = find_plan_folder(place, typed=typed)
         check_folder(folder)
         return SubmittedPlans(place=folder, names=("",), single=True, plans={"": SubmittedPlan.read(folder)})
     plans: dict[str, SubmittedPlan] = {}
@@ -115,17 +119,44 @@ def find_plans(place: Path) -> SubmittedPlans:
     return SubmittedPlans(place=place, names=names, single=False, plans=plans, outcomes=outcomes)
 
 
-def find_plan_folder(place: Path) -> Path:
+def find_plan_folder(place: Path, *, typed: Path) -> Path:
     """The plan folder that a path means: itself, or the one next to an image."""
     for folder in (place, plan_folder(place)):
         if (folder / PLAN_FILE).is_file():
             return folder
-    message = f"'{place}' is neither a plan folder, nor a folder of several, nor an image with a plan folder next to it"
-    near = next((path.parents[1] for path in sorted(place.glob(f"*/{JOBS}/{SUBMITTED_FILE}"))), None)
-    fix = "name the folder that ends in .plan, or the image"
-    if near is not None:
-        fix = f"run `recipe status {shlex.quote(str(near))}`"
-    raise ConfigError(Finding(code="no-plan", message=message, at=Location(file=str(place)), fix=fix))
+    plans = sorted(path.parent for path in place.glob(f"*/{PLAN_FILE}")) if place.is_dir() else []
+    submitted = [folder for folder in plans if (folder / JOBS / SUBMITTED_FILE).exists()]
+    if plans:
+        which = submitted or plans
+        jobs_of = "jobs were submitted from" if submitted else "nothing was submitted from"
+        message = f"{jobs_of} the plan folders in '{sanitize(str(typed), limit=400)}': {_list_names(which)}"
+        near = quote(str(typed / which[0].name))
+        fix = f"run `recipe status {near}`" if submitted else f"`recipe report {near}` shows what was built"
+        raise ConfigError(
+            Finding(code="no-plan" if submitted else "no-jobs", message=message, at=Location(file=str(typed)), fix=fix)
+        )
+    from builder.cli.recognise import find_kind, list_submitted
+    from builder.cli.targets import name_environment
+
+    shown, jobs = sanitize(str(typed), limit=400), list_submitted(typed if place.is_dir() else Path())
+    kind = find_kind(place)
+    message = f"'{shown}' does not exist"
+    if kind is not None:
+        message = f"'{shown}' is {kind}, and has no plan folder next to it"
+    if place.is_dir():
+        message = f"'{shown}' is neither a plan folder, nor a folder of several, "
+        message += "nor an image with a plan folder next to it"
+    near = find_near_path(typed) if kind is None else ""
+    fix = f"did you mean `recipe status {quote(near)}`?" if near else write_line("status", jobs[:1], others=jobs)
+    if not (near or jobs):
+        submit = f"`recipe build lumi-g {quote(name_environment())} --submit`"
+        fix = f"no jobs were submitted here: {submit} submits some; of others name the image or its plan folder"
+    raise ConfigError(Finding(code="no-plan", message=message, at=Location(file=str(typed)), fix=fix))
+
+
+def _list_names(plans: Sequence[Path], *, most: int = 8) -> str:
+    more = f" and {len(plans) - most} more" if len(plans) > most else ""
+    return ", ".join(path.name for path in plans[:most]) + more
 
 
 def _find_outcomes(found: SubmittedPlans, views: Views, *, follows: bool, terminal: Terminal) -> Outcomes:
@@ -196,7 +227,7 @@ def describe_jobs(
     return {
         "folder": str(folder),
         "kind": kind,
-        "verdict": report.status if report else None,
+        "verdict": report.verdict if report else None,
         "image": report.image if report else None,
         "jobs": [_describe_job(view) for view in views],
     }

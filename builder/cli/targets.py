@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -16,21 +16,20 @@ from typing import Literal, TypeVar
 import click
 
 from builder.cli.inputs import find_sites_folder
-from builder.cli.usage import make_typed_line
+from builder.cli.recognise import find_kind, list_environments
+from builder.cli.typed import add_argument, make_typed_line
 from builder.model.finding import BuilderError, ConfigError, Finding, suggest_name
-from builder.model.text import sanitize
+from builder.model.site import Site
+from builder.model.text import exists, sanitize
 from builder.parse.site import find_site_files, load_site
-from builder.parse.yaml import USUAL
+from builder.parse.yaml import USUAL, find_near_path
 
 F = TypeVar("F", bound=Callable[..., object])
 Kind = Literal["site", "file", ""]
 Without = Literal["this machine's", "all"]  # the sites where none is named
 
 FILES = (".yml", ".yaml", ".txt", ".in")
-READ = 65_536  # characters of a file that say what it is
-# Keys that every site file of a user's has, and that no environment file has.
-_SITE = re.compile(r"^(?:extends|scheduler|base_images)\s*:", re.MULTILINE)
-_ENVIRONMENT = re.compile(r"^(?:dependencies|channels)\s*:", re.MULTILINE)
+LOCAL = "local"  # the site of any machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +56,9 @@ def read_words(words: Sequence[str], *, without: Without = "this machine's") -> 
 
     Without a site all sites are meant, or the one of this machine.
     """
-    if "" in words:
-        message, fix = (
-            "a site or a file is expected, and the argument is empty",
-            "check the variable that should hold it",
-        )
-        raise ConfigError(Finding(code="usage", message=message, fix=fix))
     known = list(find_site_files(find_sites_folder()))
+    if "" in words:
+        raise _empty(words, known=known)
     kinds = _find_kinds(words, known=known)
     faults = [fault for word, kind in zip(words, kinds, strict=True) if (fault := _find_fault(word, kind, known=known))]
     sites = [word for word, kind in zip(words, kinds, strict=True) if kind == "site"]
@@ -101,12 +96,7 @@ def _find_kind(word: str, *, known: Sequence[str]) -> Kind:
 
 def is_site_file(path: Path) -> bool:
     """Whether a YAML file has keys of a site, and none of an environment."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            text = file.read(READ)
-    except OSError:
-        return False
-    return _SITE.search(text) is not None and _ENVIRONMENT.search(text) is None
+    return find_kind(path) == "a site file"
 
 
 def _find_fault(word: str, kind: Kind, *, known: Sequence[str]) -> Finding | None:
@@ -120,32 +110,80 @@ def _find_fault(word: str, kind: Kind, *, known: Sequence[str]) -> Finding | Non
 def _check_files(sites: Sequence[str], files: Sequence[str]) -> list[Finding]:
     if files:
         return []
-    here = [name for name in USUAL if Path(name).is_file()]
-    site = sites[-1] if sites else "SITE"
-    message = f"no environment file is named: '{sanitize(site)}' is a site"
-    if not sites:
-        message = "no site and no environment file is named"
-    example = make_typed_line([*(sites or [site]), here[0] if here else "environment.yml"])
-    fix = f"`{example}`" + ("" if here else "; `recipe init` writes an example file")
-    return [Finding(code="usage", message=message, fix=fix)]
+    file = next(iter(list_environments()), "")
+    end = "" if file else "; `recipe init` writes an example file"
+    file = file or "environment.yml"
+    if sites:
+        message = f"no environment file is named: '{sanitize(sites[-1])}' is a site"
+        return [Finding(code="usage", message=message, fix=f"`{make_typed_line([*sites, file])}`{end}")]
+    fix = suggest_sites(lambda site: make_typed_line([site, file])) + end
+    return [Finding(code="usage", message="no site and no environment file is named", fix=fix)]
+
+
+def _empty(words: Sequence[str], *, known: Sequence[str]) -> ConfigError:
+    """The error for an empty argument: which one it is, and the line with what belongs there."""
+    at = list(words).index("")
+    message = f"argument {at + 1} of {len(words)} is empty" + (f", after '{sanitize(words[at - 1])}'" if at else "")
+    left = [word for word in words if word]
+    kinds = _find_kinds(left, known=known)
+    sites = [word for word, kind in zip(left, kinds, strict=True) if kind == "site"] or [choose_site()]
+    files = [word for word in left if word not in sites] or [name_environment()]
+    line = make_typed_line([*sites, *files])
+    fix = f"a variable there has no value: set it, or write the word itself, as in `{line}`"
+    return ConfigError(Finding(code="usage", message=message, fix=fix))
+
+
+def load_sites(names: Sequence[str]) -> list[Site]:
+    """The sites that can be loaded: what is wrong with another one is printed where all files are read."""
+    found = []
+    for name in names:
+        with suppress(BuilderError):
+            found.append(load_site(name, folder=find_sites_folder()))
+    return found
+
+
+def match_machine(known: Sequence[str]) -> list[str]:
+    """The sites whose node names match this machine."""
+    host = os.uname().nodename.partition(".")[0]
+    # A faulty file of the user's is reported where it is named.
+    return [site.name for site in load_sites(known) if any(fnmatch.fnmatchcase(host, form) for form in site.hostnames)]
+
+
+def name_environment() -> str:
+    """An environment file of this folder, else the usual name of one."""
+    return next(iter(list_environments()), USUAL[0])
+
+
+def choose_site() -> str:
+    """The site of this machine; the one for any machine where no name says so."""
+    return next(iter(match_machine(list(find_site_files(find_sites_folder())))), LOCAL)
+
+
+def suggest_sites(line: Callable[[str], str]) -> str:
+    """The fix for a missing site: the line with the most likely one, and the others."""
+    known = list(find_site_files(find_sites_folder()))
+    fits = match_machine(known)
+    first = fits[0] if fits else LOCAL
+    others = [name for name in fits or known if name != first]
+    return f"`{line(first)}`" + (f", or another site in the place of '{first}': {', '.join(others)}" if others else "")
 
 
 def find_this_site(known: Sequence[str], *, files: Sequence[str]) -> str:
     """The one site whose node names match this machine; raises ConfigError if none or several do."""
-    host = os.uname().nodename.partition(".")[0]
-    fits = []
-    for name in known:
-        try:
-            site = load_site(name, folder=find_sites_folder())
-        except BuilderError:
-            continue  # a faulty file of the user's is said where it is named
-        if any(fnmatch.fnmatchcase(host, form) for form in site.hostnames):
-            fits.append(name)
+    host, fits = os.uname().nodename.partition(".")[0], match_machine(known)
+    missing = {
+        file: near for file in map(str, files) if not exists(Path(file)) and (near := find_near_path(Path(file)))
+    }
+    absent = next((str(file) for file in files if not exists(Path(file))), "")
     if len(fits) == 1:
         return fits[0]
-    why = f"this machine, '{host}', may be {' or '.join(fits)}" if fits else f"'{sanitize(files[0])}' is a file"
-    fix = f"write a site before it: {', '.join(fits or known)}"
-    raise ConfigError(Finding(code="usage", message=f"no site is named: {why}", fix=fix))
+    message = f"no site is named: '{sanitize(str(files[0]))}' is a file"
+    if absent:
+        message = f"no site is named, and '{sanitize(absent)}' does not exist"
+    elif fits:
+        message = f"no site is named: this machine, '{sanitize(host)}', may be {' or '.join(fits)}"
+    fix = suggest_sites(lambda site: add_argument(site, at=0, instead=missing))
+    raise ConfigError(Finding(code="usage", message=message, fix=fix))
 
 
 def _check_order(words: Sequence[str], kinds: Sequence[Kind]) -> list[Finding]:

@@ -16,8 +16,8 @@ from builder.execute.judgement import select_first_causes
 from builder.execute.parallel import MultiProgress, SingleProgress, choose_multi_progress
 from builder.execute.progress import Progress, choose_progress, format_duration
 from builder.model.finding import Finding
-from builder.model.plan import Plan
-from builder.model.report import Report
+from builder.model.plan import Plan, Step
+from builder.model.report import UNTESTED, Report
 from builder.model.text import escape_line, to_dict, to_list, to_number, to_text
 from builder.pipeline.request import Build, Outcome, Outcomes
 from builder.system.layout import PROOF
@@ -45,11 +45,11 @@ class Terminal:
         found = list(findings)
         if found and not self.single:
             echo(f"{name}:", err=True)
-        show_findings(found, codes=True)
+        show_findings(found)
 
-    def describe_build(self, build: Build) -> None:
-        """Print what a build would do."""
-        echo(describe(build.plan, image=build.image, folder=build.folder))
+    def describe_build(self, build: Build, *, steps: Sequence[Step] | None = None) -> None:
+        """Print what a build would do: these steps, by default all."""
+        echo(describe(build.plan, image=build.image, folder=build.folder, steps=steps))
 
     def print_line(self, name: str, text: str) -> None:
         """Print a line, above live rows with their build's name."""
@@ -133,13 +133,15 @@ def make_next_lines(build: Build) -> list[str]:
     return [f"next: {line}" for line in lines]
 
 
-def describe(plan: Plan, *, image: Path, folder: Path) -> str:
-    """Describe what a build would do."""
+def describe(plan: Plan, *, image: Path, folder: Path, steps: Sequence[Step] | None = None) -> str:
+    """Describe what a build would do: these steps with their numbers in the plan, by default all."""
     lines = [f"{plan.target}: {image}", f"  base image  {plan.base}"]
     if plan.expect.get("torch"):
         lines.append(f"  torch       {plan.expect['torch']}")
     lines += [f"  plan        {folder}/ ({len(plan.files)} files, written by a build or by `recipe plan`)"]
     for at, step in enumerate(plan.steps, start=1):
+        if steps is not None and step not in steps:
+            continue
         job = f" (as a job: {step.batch})" if step.batch else ""
         why = step.name_output(plan.image, image.name).why
         lines.append(f"  step {at}      bash {step.script}: {why}{job}")
@@ -159,7 +161,7 @@ def summarize_build(report: Report) -> str:
     bad = select_first_causes(report.checks)
     lines += [f"FAIL  {check.name}: {check.measured} (expected {check.expected})" for check in bad]
     size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""
-    word: str = report.status
+    word: str = UNTESTED if report.verdict == "built" else report.status
     if report.status == "smoke-failed":
         disproved = any(finding.code in PROOF for finding in report.findings)
         word = "the image is not what was planned" if disproved else "the smoke test failed"

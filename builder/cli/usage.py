@@ -4,60 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from builder.cli.typed import find_arguments
 from builder.model.finding import Finding, find_nearest
 from builder.model.text import sanitize
-
-WORDS = "recipe.words"  # in the context of a command: the words after it
-LIMIT = 400  # characters of a suggested line
-
-
-def make_typed_line(arguments: Sequence[str]) -> str:
-    """The line again with other arguments: each takes the place of one, more come after the last, options stay."""
-    context = click.get_current_context(silent=True)
-    if context is None:
-        return sanitize(f"recipe build {shlex.join(arguments)}", limit=LIMIT)
-    words = list(context.meta.get(WORDS, ()))
-    places = list(find_arguments(context.command, words))
-    rest, found = list(arguments), list[str]()
-    if not places:
-        found, rest = rest, []
-    for at, word in enumerate(words):
-        if at not in places:
-            found.append(word)
-            continue
-        count = len(rest) if at == places[-1] else 1
-        found += rest[:count]
-        del rest[:count]
-    return sanitize(f"{context.command_path} {shlex.join(found)}", limit=LIMIT)
-
-
-def find_arguments(command: click.Command, words: Sequence[str]) -> Iterator[int]:
-    """The positions of the words that are neither an option nor the value of one."""
-    takes = {name for param in command.params if _takes_value(param) for name in param.opts}
-    value = options = False
-    for at, word in enumerate(words):
-        if value:
-            value = False
-        elif word == "--" and not options:
-            options = True  # all that follows is an argument
-        elif options or word == "-" or not word.startswith("-"):
-            yield at
-        elif word.startswith("--"):
-            value = word in takes
-        else:
-            value = next((not word[end:] for end in range(2, len(word) + 1) if f"-{word[end - 1]}" in takes), False)
-
-
-def _takes_value(param: click.Parameter) -> bool:
-    return isinstance(param, click.Option) and not (param.is_flag or param.count)
-
 
 # Other names of subcommands -> the name here.
 MEANT = {"clean": "prune", "clear": "prune", "rm": "prune", "gc": "prune", "list": "ls"}
@@ -96,6 +52,21 @@ class CommandLine:
             del rest[at:end]
         return self._join(rest)
 
+    def replace_options(self, options: Mapping[str, str]) -> str:
+        """It again with other options in the place of unknown ones; those that become "" are left out, with values."""
+        line = self
+        for option, right in options.items():
+            if right:
+                words = [f"{right}{word[len(option) :]}" if _names(word, option) else word for word in line.words]
+            else:
+                words = shlex.split(line.remove_unknown(option).removeprefix(self.path))
+            line = replace(line, words=tuple(words))
+        return line._join(line.words)
+
+    def name_file(self, file: str) -> str:
+        """It again with a file that begins with '-' named so that it is no option."""
+        return self._join(f"./{word}" if word == file else word for word in self.words)
+
     def make_argument(self, option: str, *, name: str) -> str:
         """It again with the value of an option as the argument `name`: a site comes first, all else after it."""
         given, rest = self._split(option)
@@ -121,6 +92,10 @@ class CommandLine:
         return sanitize(" ".join([self.path, shlex.join(words)]).strip(), limit=200)
 
 
+def _names(word: str, option: str) -> bool:
+    return word == option or word.startswith(f"{option}=")
+
+
 def _is_value(words: Sequence[str]) -> bool:
     """Whether the word after an unknown option is its value: it names no site, no file and no option."""
     from builder.cli.inputs import find_sites_folder
@@ -129,6 +104,8 @@ def _is_value(words: Sequence[str]) -> bool:
     if not words or words[0].startswith("-"):
         return False
     path = Path(words[0])
+    if re.fullmatch(r"[\d.:-]+\w{0,2}", words[0]):
+        return True
     return not (path.suffix or "/" in words[0] or path.exists() or words[0] in find_site_files(find_sites_folder()))
 
 
@@ -139,6 +116,11 @@ def make_usage_finding(error: click.ClickException, *, arguments: Sequence[str],
     line = CommandLine(path=path, words=tuple(arguments[len(path.split()) - 1 :]))
     message = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
+        unknown = _unknown(context, line=line, first=error.option_name)
+        if len(unknown) > 1:
+            names = " and ".join(f"'{sanitize(name)}'" for name in unknown)
+            fix = f"`{line.replace_options(unknown)}`; see `{path} --help`"
+            return Finding(code="usage", message=f"there are no options {names}", fix=fix)
         message = error.message.partition(" Did you mean")[0].rstrip(".").partition(" (")[0]
     message = re.sub(r"is not a valid (?:float|integer)( range)?$", "is not a number", message)
     message = message[:1].lower() + message[1:].partition(" Did you mean")[0].rstrip(".")
@@ -180,6 +162,26 @@ def _suggest_instead(error: click.ClickException, *, context: click.Context, lin
     return ""
 
 
+def _unknown(context: click.Context, *, line: CommandLine, first: str) -> dict[str, str]:
+    """The long options that the command does not have, and what is meant by each; "" where nothing is near."""
+    known = {name for param in context.command.params for name in (*param.opts, *param.secondary_opts)}
+    own = line.words[: line.words.index("--")] if "--" in line.words else line.words
+    taken = {at + 1 for at, word in enumerate(own) if word in _takers(context)}
+    words = [word.partition("=")[0] for at, word in enumerate(own) if word.startswith("--") and at not in taken]
+    found = dict.fromkeys(word for word in words if word not in (*known, "--help"))
+    if isinstance(context.command, click.Group) or first not in found:
+        return {}
+    if any(ARGUMENTS.get(name.lstrip("-").lower()) for name in found):  # these have a fix of their own, one by one
+        return {}
+    return {name: _find_near_option(name, known=[one for one in known if one.startswith("--")]) for name in found}
+
+
+def _takers(context: click.Context) -> set[str]:
+    """The options that take a value."""
+    options = (param for param in context.command.params if isinstance(param, click.Option))
+    return {name for param in options if not (param.is_flag or param.count) for name in param.opts}
+
+
 def _suggest_option(error: click.NoSuchOption, *, context: click.Context, line: CommandLine) -> str:
     """What was meant by an option that is not there: an argument, another option, or nothing."""
     option = error.option_name
@@ -188,6 +190,9 @@ def _suggest_option(error: click.NoSuchOption, *, context: click.Context, line: 
             return f"write it after the command: `{line.path} COMMAND {option}`"
         near = _find_near_option(option, known=error.possibilities or ())
         return f"did you mean '{near}'?" if near else ""
+    file = next((word for word in line.words if word.startswith(option) and Path(word).is_file()), "")
+    if file:
+        return f"name a file that begins with '-' as ./{file}: `{line.name_file(file)}`"
     known = [name for param in context.command.params for name in param.opts if name.startswith("-")]
     name = ARGUMENTS.get(option.lstrip("-").lower(), "")
     pieces = " ".join(context.command.collect_usage_pieces(context))
@@ -218,10 +223,35 @@ def _find_near_option(option: str, *, known: Sequence[str]) -> str:
 
 
 def _complete_line(context: click.Context, *, line: CommandLine) -> str:
-    """The line with the arguments that it lacks."""
-    pieces = [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
+    """The line with the arguments that it lacks: what this folder has of that kind, else an example of the help."""
+    from builder.cli.help import EXAMPLES
+
+    pieces = _pieces(context)
     given = sum(1 for _ in find_arguments(context.command, line.words))
-    return " ".join([line.path, *([shlex.join(line.words)] if line.words else []), *pieces[given:]])
+    names = _fill(pieces[given:])
+    examples = EXAMPLES.get(context.command_path.partition(" ")[2], ())
+    if not line.words and names == pieces and examples:
+        return examples[0]
+    return " ".join([line.path, *([shlex.join(line.words)] if line.words else []), *names])
+
+
+def _pieces(context: click.Context) -> list[str]:
+    return [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
+
+
+def _fill(pieces: Sequence[str]) -> list[str]:
+    """The arguments of a command's usage, with what this folder has of that kind."""
+    from builder.cli.recognise import list_environments, list_images, list_measured
+
+    found = list[str]()
+    for piece in pieces:
+        count, names = len(piece.split()), list[str]()
+        if piece in ("IMAGE", "A B"):
+            names = [*list_images(), *(list_environments() if count == 2 else ())]
+        elif piece == "PATH...":
+            names = list_measured()
+        found.append(shlex.join(names[:count]) if len(names) >= count else piece)
+    return found
 
 
 def _suggest_option_value(error: click.BadOptionUsage, *, context: click.Context, line: CommandLine) -> str:
@@ -235,15 +265,12 @@ def _suggest_option_value(error: click.BadOptionUsage, *, context: click.Context
     if isinstance(kind, (click.IntRange, click.FloatRange)) and kind.min is not None:
         return f"write `{error.option_name} {kind.min}` or more"
     metavar = param.make_metavar(context)
-    pieces = [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
-    typed = shlex.join(line.words[:-1]) or " ".join(pieces)  # the option is the last word
-    words = f"write `{line.path} {typed} {error.option_name} {metavar}`"
+    typed = shlex.join(line.words[:-1]) or " ".join(_fill(_pieces(context)))  # the option is the last word
     if metavar == "SITE":
-        from builder.cli.inputs import find_sites_folder
-        from builder.parse.site import find_site_files
+        from builder.cli.targets import suggest_sites
 
-        words += f", SITE one of {', '.join(find_site_files(find_sites_folder()))}"
-    return words
+        return "write " + suggest_sites(lambda site: f"{line.path} {typed} {error.option_name} {site}")
+    return f"write `{line.path} {typed} {error.option_name} {metavar}`"
 
 
 def _suggest_value(error: click.BadParameter, *, param: click.Parameter) -> str:
@@ -255,7 +282,9 @@ def _suggest_value(error: click.BadParameter, *, param: click.Parameter) -> str:
     if isinstance(kind, (click.IntRange, click.FloatRange)) and kind.min is not None:
         return f"write {kind.min} or more, as in {option} {max(kind.min, 1)}"
     if isinstance(kind, click.Path) and "is not readable" in error.message:
-        return "ask its owner for the right to read it (`chmod u+r` gives it where it is your own)"
+        found = re.search(r"'(.*)' is not readable", error.message)
+        path = shlex.quote(found[1]) if found else "FILE"
+        return f"`chmod u+r {path}` where it is your own, else ask its owner for the right to read it"
     return ""
 
 

@@ -6,6 +6,7 @@ Those of sites and of micromamba's image are read in inputs.py. Step scripts loo
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -165,7 +166,10 @@ def check_variables(command: str, words: Sequence[str], *, environment: Mapping[
     faults = []
     for name, wrong in find_wrong(environment, names=used).items():
         message = f"'{sanitize(environment[name], limit=200)}' cannot be the value of {name}: {wrong}"
-        faults.append(Finding(code="variable", message=message, at=Location(key=name), fix=suggest_value(name)))
+        fix = suggest_value(name)
+        if name == "RECIPE_TMPDIR" and not exists(Path(environment[name])):
+            fix = f"make it: `mkdir -p {shlex.quote(environment[name])}`, or {fix}"
+        faults.append(Finding(code="variable", message=message, at=Location(key=name), fix=fix))
     if faults:
         raise ConfigError(*faults)
 

@@ -33,7 +33,7 @@ def make_image_target(
         site=site,
         backend="tykky" if folder else "apptainer",
         base=site.base_images[0],
-        environment=Environment(place="venv", torch=Torch(version="")),
+        environment=Environment(place="venv", torch=Torch(version="", provided=True)),  # any build on a site of CPUs
         context=context,
     )
 

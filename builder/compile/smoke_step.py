@@ -95,7 +95,7 @@ def make_smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[PlanFil
     step = Step(
         name="smoke",
         kind="smoke",
-        why="train in the image and judge the numbers",
+        why=_describe_smoke_step(target),
         script=script,
         produces=tuple(results),
     )
@@ -106,6 +106,15 @@ def make_smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[PlanFil
     )
     job = _make_smoke_job(target, script=script)
     return attach_job(step, job), (*files, *list_job_files(job))
+
+
+def _describe_smoke_step(target: Target) -> str:
+    """Describe what the step really does: without torch nothing is trained unless the recipe names workloads."""
+    if choose_workloads(target):
+        return "train in the image and judge the numbers"
+    if target.recipe.container.smoke.imports:
+        return "import modules in the image"
+    return "start Python in the image; there is nothing to train without torch"
 
 
 def _make_smoke_job(target: Target, *, script: str) -> JobScript | None:

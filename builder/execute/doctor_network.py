@@ -18,11 +18,12 @@ from builder.resolve.package_plan import TORCH_HOST
 from builder.sif.errors import LayeringError
 from builder.system.capture import read_output
 
-SECONDS = 1.5  # for all answers together
+SECONDS = 4.0  # for all answers together, which come at the same time: a first look-up of a name may take seconds
 CONDA = "https://conda.anaconda.org/"
 DEFAULT = re.compile(rb"default package index \(by default: <(https://[^>]+)>")  # in the help of uv
 GROUP = "network"
-FIX = "set https_proxy, or a mirror (docs/recipes.md); or build where there is a network and copy the image"
+ELSEWHERE = "build where there is a network and copy the image"
+FIX = f"set https_proxy, or a mirror (docs/recipes.md); or {ELSEWHERE}"
 
 
 def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]:
@@ -42,11 +43,17 @@ def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> lis
             name=name,
             state="none" if said[name] else "ok",
             says=f"{urlsplit(url).hostname}: {said[name] or 'reached'}",
-            fix=FIX if said[name] else "",
+            fix=_fix(environment) if said[name] else "",
             group=GROUP,
         )
         for name, url in places.items()
     ]
+
+
+def _fix(environment: Mapping[str, str]) -> str:
+    """What may help where a server does not answer; a proxy that is set is not set again."""
+    names = [name for name in ("https_proxy", "HTTPS_PROXY") if environment.get(name)]
+    return f"check the proxy that {names[0]} names, or set a mirror; or {ELSEWHERE}" if names else FIX
 
 
 def list_servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[str, str]:

@@ -14,9 +14,11 @@ from builder.execute.image_scan import BackgroundScan
 from builder.execute.judgement import (
     describe_failed_checks,
     find_answer,
+    judge_answer,
     judge_results,
     judge_suite,
     list_suite_shapes,
+    note_cpu,
     read_proof,
     read_results,
 )
@@ -226,11 +228,15 @@ class Execution:
         """Judge what a smoke step measured; results of an earlier run are no results."""
         results = {} if missing else read_results(step, self.folder)
         checks = judge_results(results, expect=self.plan.expect)
+        answer = () if missing else judge_answer(step, self.folder)
         for shape in list_suite_shapes(step):
             found, more = judge_suite(shape, self.folder) if not missing else ({}, ())
             results, checks = {**results, **found}, (*checks, *more)
         self.smoke.update(results)
-        self.checks.extend(checks)
+        self.checks.extend((*answer, *checks))
+        if note := note_cpu(results, vendor=self.plan.vendor, site=self.plan.site):
+            self.findings.append(note)
+            self.progress.note(f"{note.message}; {note.fix}")
         bad = describe_failed_checks(checks)
         if not bad:
             return None

@@ -20,11 +20,11 @@ from builder.execute.signature import Signer, find_signer
 from builder.inspect.attestations import name_attestations, write_attestations
 from builder.inspect.origin import find_origin
 from builder.model.finding import ConfigError, DifferentError, Finding, Location, SmokeError, StepError, suggest_name
+from builder.model.mask import Mask
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
 from builder.system.files import name_draft
 from builder.system.layout import DIFFERENT, REPORT_FILE
-from builder.system.log import Mask
 from builder.system.scratch import check_parent, find_private_parent, make_scratch_folder, remove_leftovers
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -89,7 +89,7 @@ def select_steps(
     output: Path,
     options: ExecutionOptions,
     makes: bool = False,
-    why: Callable[[], str] = str,
+    why: Callable[[], tuple[str, str]] = lambda: ("", ""),
 ) -> tuple[Step, ...]:
     """The steps that are to run, of a build that may put its image at `output`; raises ConfigError.
 

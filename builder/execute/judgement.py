@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from builder.execute.report_file import LIMIT
+from builder.model.finding import Finding
 from builder.model.plan import Step
 from builder.model.report import SmokeCheck
+from builder.model.text import to_dict, to_list, to_text
 from builder.sif.bounded import parse_json
 from builder.system.layout import PROOF_FILE, RESULTS
 from builder.system.trust import read_below
 
 _RESULT = re.compile(r"smoke-(?P<name>[\w.-]+)\.json")
 _SUITE = re.compile(r"results/(?P<shape>[\w.-]+)/verdict\.json")
+_ANSWER = "verify.json"  # what the image answered when the smoke step asked it for its torch
+TORCH_CHECK = "image: torch"
 _IN_TORCH = ("probe", "mnist", "ddp", "pi", "allreduce", "startup")
 
 
@@ -81,6 +85,27 @@ def judge_results(results: Mapping[str, Any], *, expect: Mapping[str, str]) -> t
     return tuple(checks)
 
 
+def judge_answer(step: Step, folder: Path) -> tuple[SmokeCheck, ...]:
+    """A failed check for each fault of the image's torch that the smoke step found; none where there is no fault."""
+    document = to_dict(_read(folder, _ANSWER)) if _ANSWER in step.produces else {}
+    expected = to_dict(document.get("expected"))
+    wanted = to_text(expected.get("torch"), limit=80) or f"a build for {to_text(expected.get('vendor'), limit=40)}"
+    return tuple(
+        SmokeCheck(name=TORCH_CHECK, ok=False, measured=to_text(fault), expected=wanted)
+        for fault in to_list(document.get("faults"), limit=20)
+    )
+
+
+def note_cpu(results: Mapping[str, Any], *, vendor: str, site: str) -> Finding | None:
+    """Warn of a training that ran on the CPU only, of a site that has GPUs; None where there is nothing to warn of."""
+    kinds = [to_dict(to_dict(result).get("device")).get("type") for result in results.values()]
+    if vendor == "cpu" or "cpu" not in kinds or any(kind not in ("cpu", None) for kind in kinds):
+        return None
+    message = f"there is no {vendor} GPU here: the smoke test trained on the CPU"
+    fix = f"run it on a GPU node too: `recipe smoke {site} IMAGE --submit`"
+    return Finding(code="smoke-cpu", message=message, fix=fix, level="warning")
+
+
 def read_proof(folder: Path) -> dict[str, Any]:
     """What the image answered when a step of its own asked it for its torch (verify.py)."""
     return find_answer(_read(folder, PROOF_FILE))
@@ -93,8 +118,13 @@ def find_answer(document: Any) -> dict[str, Any]:
 
 
 def select_first_causes(checks: Sequence[SmokeCheck]) -> tuple[SmokeCheck, ...]:
-    """The checks that failed; of a workload that an error has ended, the error alone: it is why the others failed."""
+    """The checks that failed for a reason of their own.
+
+    Of a workload that an error has ended it is the error alone; where the image's torch is wrong it is that alone.
+    """
     bad = [check for check in checks if not check.ok]
+    if any(check.name == TORCH_CHECK for check in bad):  # without the right torch no workload says more
+        return tuple(check for check in bad if check.name == TORCH_CHECK)
     ended = {name for name, _, what in (check.name.rpartition(": ") for check in bad) if what in ("error", "result")}
     causes = {f"{name}: {what}" for name in ended for what in ("error", "result")}
     return tuple(check for check in bad if check.name in causes or check.name.rpartition(": ")[0] not in ended)

@@ -157,9 +157,24 @@ def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) ->
     store.sweep()
     for path in store.find_broken_facts():
         path.unlink(missing_ok=True)
+    return tuple(_make_item(entry) for entry in store.prune(_limit(environment, gib=gib)))
+
+
+def find_surplus(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[CacheItem, ...]:
+    """What `prune` would remove where no build uses it; removes nothing."""
+    limit, entries = _limit(environment, gib=gib), store.list_entries()
+    total, found = sum(entry.size for entry in entries), []
+    for entry in entries:
+        if total <= limit:
+            break
+        found.append(_make_item(entry))
+        total -= entry.size
+    return tuple(found)
+
+
+def _limit(environment: Mapping[str, str], *, gib: float | None) -> int:
     with _convert_errors():
-        limit = read_limit_bytes(environment if gib is None else {"RECIPE_CACHE_GIB": str(gib)})
-    return tuple(_make_item(entry) for entry in store.prune(limit))
+        return read_limit_bytes(environment if gib is None else {"RECIPE_CACHE_GIB": str(gib)})
 
 
 def measure_downloads(environment: Mapping[str, str]) -> dict[str, int]:

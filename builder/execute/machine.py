@@ -60,8 +60,46 @@ def check_machine(
         own = plan.base not in [image.reference for image in site.base_images]
         check_base(plan, at=base_at, own=own, environment=environment)
     loads = any(_MODULE.search(file.text) for file in plan.files if file.path in {step.script for step in here})
-    if loads and not has_modules(environment, root=root):
-        raise ToolError(_make_elsewhere_finding(site, "there is no module command here", recipe=recipe))
+    if loads and (why := _lacks_site(site, environment=environment, root=root)):
+        raise ToolError(_make_elsewhere_finding(site, why, recipe=recipe))
+
+
+def _lacks_site(site: Site, *, environment: Mapping[str, str], root: Path) -> str:
+    """What a machine of the site has and this one has not, "" where nothing is missing."""
+    if not has_modules(environment, root=root):
+        return "there is no module command here"
+    images = [image.reference for image in site.base_images if image.reference.startswith("/")]
+    here = not images or any(Path(image).exists() for image in images)
+    return "" if here else f"its base image '{images[0]}' is not here"
+
+
+def check_run_machine(
+    site: Site, *, environment: Mapping[str, str], sure: bool = False, root: Path = Path("/")
+) -> Finding | None:
+    """Raise ToolError where this is no machine of the site, for a command that runs as the site would run it.
+
+    Returned is a warning where only the host name says so: a site may have more machines than its file names. In a job
+    of Slurm's, and for a user who is `sure` (--here), any machine will do.
+    """
+    if sure or site.scheduler.kind == "none" or environment.get("SLURM_JOB_ID"):
+        return None
+    host = os.uname().nodename
+    other = find_other_site(site, host=host)
+    loads = site.runtime.modules or site.runtime.run_modules
+    images = any(image.reference.startswith("/") for image in site.base_images)
+    why = f"it is one of '{other}', by its name" if other else ""
+    if not why and (loads or images):
+        why = _lacks_site(site, environment=environment, root=root)
+    if not why and find_program("sbatch", env=environment) is None:
+        why = "there is no sbatch here"
+    fix = f"log in to '{site.name}' and run it there, or give --here to run it on this machine all the same"
+    if why:
+        message = f"this is not a machine of '{site.name}': {why}"
+        raise ToolError(Finding(code="not-this-site", message=message, fix=fix))
+    if not site.hostnames or _is_named(host.partition(".")[0], site.hostnames):
+        return None
+    message = f"this may be no machine of '{site.name}': '{host}' is not among {', '.join(site.hostnames)}"
+    return Finding(code="not-this-site", message=message, fix=fix, level="warning")
 
 
 def _check_processor(site: Site, base: Path, *, at: Location) -> None:

@@ -31,6 +31,7 @@ from builder.execute.progress import (
     format_duration,
     is_noise,
     wants_plain,
+    wrap,
 )
 from builder.model.plan import Step
 from builder.model.report import StepResult
@@ -71,6 +72,7 @@ class PrefixedStream:
 
     def write(self, text: str) -> int:
         """Write whole lines."""
+        text = wrap(text, stream=self._stream, indent=len(self._name) + 2)
         lines = "".join(f"{self._name}  {line}\n" for line in text.splitlines())
         with self._lock:
             self._stream.write(lines)
@@ -135,7 +137,9 @@ class LiveMultiProgress:
     def print_line(self, row: Row, text: str, *, style: str | None = None) -> None:
         """A line that stays."""
         with self._lock:
-            self._console.print(f"{row.name.ljust(self._width)}  {escape_control(text)}", style=style, soft_wrap=True)
+            text = wrap(escape_control(text), stream=self._console.file, indent=self._width + 2)
+            lines = "\n".join(f"{row.name.ljust(self._width)}  {line}" for line in text.split("\n"))
+            self._console.print(lines, style=style, soft_wrap=True)
 
     def draw(self, row: Row, *, at_work: bool = True, now: bool = True) -> None:
         """The rows as they are; unless `now`, only when the last picture is old enough."""

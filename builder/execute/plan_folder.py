@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import glob
+import itertools
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -195,8 +197,22 @@ def _check_folder(folder: Path) -> bool:
         if not any(folder.iterdir()):
             return False
     what = "holds files that no plan wrote" if folder.is_dir() else "is a file"
-    message = f"the plan folder '{folder}' {what}"
-    raise ConfigError(Finding(code="folder-taken", message=message, fix="choose another folder with -o, or remove it"))
+    message = f"the plan folder '{_shown(folder)}' {what}"
+    fix = f"choose another folder, as in -o {shlex.quote(_free_name(folder))}"
+    raise ConfigError(Finding(code="folder-taken", message=message, fix=fix))
+
+
+def _shown(folder: Path) -> str:
+    """A folder as it was typed, as far as that is known: from the current one."""
+    here = Path.cwd()
+    return str(folder.relative_to(here)) if here in folder.parents else str(folder)
+
+
+def _free_name(folder: Path) -> str:
+    """A name for -o: of a plan folder, or of an image whose plan folder is the name with `.plan`."""
+    start = str(Path(_shown(folder)).with_suffix("" if folder.suffix == ".plan" else folder.suffix))
+    names = (f"{start}-{number}" for number in itertools.count(2))
+    return next(name for name in names if not (os.path.lexists(name) or os.path.lexists(f"{name}.plan")))
 
 
 def _check_paths(plan: Plan) -> None:

@@ -49,16 +49,25 @@ MOVE_OUTPUT = "choose a larger disk with -o"
 # What environment files, site files, locks, reports and programs are called: no image that a build may replace.
 NO_IMAGES = (".yml", ".yaml", ".txt", ".toml", ".json", ".lock", ".cfg", ".ini", ".md", ".html", ".py", ".sh", ".csv")
 
+# Where its packages are: https://apptainer.org/docs/admin/main/installation.html, squashfs-tools: conda-forge too.
+APPTAINER = (
+    "`module load apptainer` on a cluster; else `sudo dnf install apptainer`, on Ubuntu "
+    "`sudo add-apt-repository -y ppa:apptainer/ppa && sudo apt install apptainer` (others: apptainer.org/docs/admin)"
+)
+SQUASHFS_TOOLS = (
+    "`sudo apt install squashfs-tools`, or `sudo dnf install squashfs-tools`; "
+    "without root `conda install -c conda-forge squashfs-tools`"
+)
 HOW_TO_GET = {
-    "apptainer": "load its module, or install Apptainer (apptainer.org)",
-    "singularity": "load its module, or install Apptainer (apptainer.org)",
+    "apptainer": APPTAINER,
+    "singularity": APPTAINER,
     "cotainr": "load its module (LUMI: `module load CrayEnv cotainr`), or `pip install cotainr`",
-    "docker": "install the Docker engine, or build on a workstation that has it",
+    "docker": "install the Docker engine (docs.docker.com/engine/install), or build on a workstation that has it",
     "conda-containerize": "load the module of Tykky (LUMI: lumi-container-wrapper)",
     "pip-containerize": "load the module of Tykky (LUMI: lumi-container-wrapper)",
     "wrap-container": "load the module of Tykky (LUMI: lumi-container-wrapper)",
-    "mksquashfs": "install squashfs-tools",
-    "unsquashfs": "install squashfs-tools",
+    "mksquashfs": SQUASHFS_TOOLS,
+    "unsquashfs": SQUASHFS_TOOLS,
     "sbatch": "run this on a login node of the site",
     "srun": "run this on a login node of the site",
 }
@@ -71,11 +80,11 @@ def check_output(
     force: bool,
     kept: Path | None,
     makes: bool = False,
-    why: Callable[[], str] = str,
+    why: Callable[[], tuple[str, str]] = lambda: ("", ""),
 ) -> None:
     """Refuse an output that cannot or must not be written; `kept` is an image that is reused. Raises ConfigError.
 
-    `makes` says that its folder is made where it is missing, `why` what is known of an output that exists.
+    `makes` says that its folder is made where it is missing, `why` what is known of an output that exists, and a fix.
     """
     check_output_folder(output, makes=makes)
     _check_attestations(output, force=force)
@@ -89,8 +98,9 @@ def check_output(
         message = f"the output '{output}' exists and is {what}: it is never replaced"
         raise _make_config_error("output-kind", message, fix="give another output with -o")
     if not force:
-        fix = "give --force to replace it, or another output with -o"
-        known = why()
+        known, better = why()
+        fix = f"{better}, --force to replace it" if better else "give --force to replace it"
+        fix += ", or another output with -o"
         message = f"the output '{output}' exists" + (f": {known}" if known else "")
         raise _make_config_error("output-exists", message, fix=fix)
     fix = "remove it yourself, or give another output with -o"
@@ -112,8 +122,26 @@ def _check_attestations(output: Path, *, force: bool) -> None:
         raise _make_config_error("output-exists", message, fix="give --force to replace it, or another output with -o")
 
 
+def check_entered(output: Path) -> None:
+    """Raise ConfigError for an output below a folder that may not be entered: nothing can be looked up there."""
+    for folder in reversed(output.parents):
+        if folder.is_dir() and not os.access(folder, os.X_OK):
+            message = f"the output '{output}' cannot be reached: you may not enter '{folder}'"
+            raise _make_config_error("output-rights", message, fix="choose another output with -o")
+
+
+def check_bindable(path: Path, *, what: str, fix: str, code: str = "path-special") -> None:
+    """Refuse a path that no container can be given: its bind option splits at colons and commas (Apptainer 1.4.5)."""
+    found = next((letter for letter in ":," if letter in str(path.resolve())), "")
+    if found:
+        message = f"the path of {what} '{path}' contains '{found}', at which container engines split their bind option"
+        raise _make_config_error(code, message, fix=fix)
+
+
 def check_output_folder(output: Path, *, makes: bool = False) -> None:
     """Refuse an output whose folder is missing or cannot be written to. Raises ConfigError."""
+    fix = "give an output without it with -o"
+    check_bindable(output, what="the output", fix=fix, code="output-name")
     parent = _find_existing(output.parent) if makes else output.parent
     if not parent.is_dir():
         raise _make_config_error(
@@ -149,24 +177,27 @@ def _is_wrapper(folder: Path) -> bool:
 def find_programs(steps: Sequence[Step], *, environment: Mapping[str, str]) -> dict[str, Path]:
     """Find the programs of all steps; raises ToolError with every one that is missing."""
     found: dict[str, Path] = {}
-    missing: dict[str, Finding] = {}
+    missing: dict[tuple[str, str], list[str]] = {}  # the step and the fix, and what one fix brings
+    named: set[str] = set()
     for step in steps:
         for wanted in step.programs:
             names = wanted.split("|")
             path = next((path for name in names if (path := find_program(name, env=environment))), None)
             if path is not None:
                 found[path.name] = path
-            else:
-                missing.setdefault(wanted, _make_missing_finding(names, step))
+            elif wanted not in named:
+                named.add(wanted)
+                fix = next((HOW_TO_GET[name] for name in names if name in HOW_TO_GET), "install it, or load its module")
+                missing.setdefault((step.name, fix), []).append(" or ".join(f"'{name}'" for name in names))
     if missing:
-        raise ToolError(*missing.values())
+        raise ToolError(*(_make_missing_finding(step, programs, fix=fix) for (step, fix), programs in missing.items()))
     return found
 
 
-def _make_missing_finding(names: Sequence[str], step: Step) -> Finding:
-    shown = " or ".join(f"'{name}'" for name in names)
-    fix = next((HOW_TO_GET[name] for name in names if name in HOW_TO_GET), "install it, or load its module")
-    return Finding(code="no-program", message=f"step '{step.name}' needs {shown}, which is not on PATH", fix=fix)
+def _make_missing_finding(step: str, programs: Sequence[str], *, fix: str) -> Finding:
+    are = "which is" if len(programs) == 1 else "which are"
+    message = f"step '{step}' needs {' and '.join(programs)}, {are} not on PATH"
+    return Finding(code="no-program", message=message, fix=fix)
 
 
 @contextmanager

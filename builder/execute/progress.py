@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -163,7 +164,7 @@ class PlainProgress:
 
     def _print_line(self, text: str) -> None:
         self._spoke = time.monotonic()
-        self._stream.write(escape_control(text) + "\n")
+        self._stream.write(wrap(escape_control(text), stream=self._stream) + "\n")
         self._stream.flush()
 
 
@@ -221,7 +222,8 @@ class LiveProgress:
         self._live.stop()
 
     def _print(self, text: str, *, style: str | None = None) -> None:
-        self._console.print(escape_control(text), style=style, soft_wrap=True)
+        text = wrap(escape_control(text), stream=self._console.file)
+        self._console.print(text, style=style, soft_wrap=True)
 
     def _draw(self) -> None:
         self._drawn = time.monotonic()
@@ -260,6 +262,27 @@ def describe_end(result: StepResult, *, step: str) -> tuple[str, str]:
         return f"{result.name}: skipped", "dim"
     word, style = _ENDINGS[result.status]
     return f"{step}: {word} after {format_duration(result.seconds)}", style
+
+
+def wrap(text: str, *, stream: Any, indent: int = 0) -> str:
+    """Wrap lines between words at the width of a terminal; `indent` columns before them are taken.
+
+    No word is broken, and what goes into a pipe or a file stays as it is.
+    """
+    width, is_terminal = shutil.get_terminal_size().columns - indent, getattr(stream, "isatty", None)
+    if len(text) <= width or is_terminal is None or not is_terminal():
+        return text
+    import textwrap  # few lines are that long
+
+    def wrapped(line: str) -> str:
+        hang = " " * (len(line) - len(line.lstrip()) + 2)
+        words = textwrap.TextWrapper(
+            width=max(width, 20), subsequent_indent=hang, break_long_words=False, break_on_hyphens=False,
+            replace_whitespace=False,
+        )  # fmt: skip
+        return words.fill(line) or line
+
+    return "\n".join(wrapped(line) for line in text.split("\n"))
 
 
 def format_size(count: int) -> str:

@@ -6,11 +6,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from builder.inspect.origin import compute_identity, compute_plan_digest, compute_sources_identity, read_image_plan
-from builder.model.plan import Plan, to_json
+from builder.inspect.origin import (
+    compute_identity,
+    compute_plan_digest,
+    compute_sources_identity,
+    read_image_plan,
+    read_plan_digest,
+)
+from builder.model.plan import Plan
 from builder.sif.bounded import LIMIT, parse_json
 from builder.system.checksums import hash_file
-from builder.system.layout import PLAN_FILE, REPORT_FILE
+from builder.system.layout import REPORT_FILE
 from builder.system.trust import read_below
 
 
@@ -18,22 +24,26 @@ def find_current_result(plan: Plan, *, folder: Path, output: Path, recipe_folder
     """Say how an earlier build of this very plan ended when its image is still there, else None.
 
     The report has to name this plan, the base image and files of this machine as they are, and this image. The plan
-    folder must hold the same plan byte for byte: its scripts are the image's.
+    folder must hold the same plan: its scripts are the image's.
     """
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
         if report["status"] != "passed" or report["image"] != str(output.resolve()):
             return None
-        smoked = any(step["name"] == "smoke" and step["status"] == "ok" for step in report["steps"])
-        if not (smoked or no_smoke) or read_below(folder, PLAN_FILE, limit=LIMIT) != to_json(plan).encode():
+        smoked = _was_smoked(report)
+        if not (smoked or no_smoke) or not report["plan"] == compute_plan_digest(plan) == read_plan_digest(folder):
             return None
-        if report["plan"] != compute_plan_digest(plan) or report["sources"] != compute_sources_identity(
-            plan, recipe_folder=recipe_folder, folder=folder
-        ):
+        if report["sources"] != compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder):
             return None
         if _is_of(report, output):
-            return "passed its smoke test" if smoked else "was not smoke-tested"
+            if not smoked:
+                return "was not tested"
+            return "passed its smoke test" if report["checks"] else "was not tested: its smoke test has no workload"
     return None
+
+
+def _was_smoked(report: dict[str, Any]) -> bool:
+    return any(step["name"] == "smoke" and step["status"] == "ok" for step in report["steps"])
 
 
 def _is_of(report: dict[str, Any], image: Path) -> bool:
@@ -45,19 +55,30 @@ def _is_of(report: dict[str, Any], image: Path) -> bool:
     return same_size and hash_file(image) == report["image_sha256"]
 
 
-def explain_not_current(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> str:
-    """Why an image that is there is not known as built from this plan, for the message that it would be overwritten."""
+def explain_not_current(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> tuple[str, str]:
+    """Why an image that is there is not known as built and tested from this plan, and the fix; "" where unknown.
+
+    Both are for the message that the image would be overwritten.
+    """
     said = read_image_plan(output)
     if not said:
-        return ""
+        return "", ""
     if said != compute_plan_digest(plan):
-        return "it was built from another plan"
+        return "it was built from another plan", ""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
         if report["plan"] == said:
             if report["sources"] != compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder):
-                return "a file that went into it, or its base image, has changed since"
+                return "a file that went into it, or its base image, has changed since", ""
             if not _is_of(report, output):
-                return "it was changed since it was built"
-            return "it was built from this plan, and has not passed its smoke test"
-    return "it was built from this plan by a build that was ended before it could write its report"
+                return "it was changed since it was built", ""
+            if read_plan_digest(folder) != said:
+                why = "it was built from this plan, and its plan folder holds another plan now"
+                return why, "write this plan into the folder again with `recipe plan`"
+            if report["status"] == "passed" and not _was_smoked(report):
+                return "it was built from this plan, and was not tested", "give --from smoke to test it"
+            return (
+                "it was built from this plan, and has not passed its smoke test",
+                "give --from smoke to test it again",
+            )
+    return "it was built from this plan by a build that was ended before it could write its report", ""

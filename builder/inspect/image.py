@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from builder.inspect import package_databases as databases
 from builder.inspect.filesystems import (
@@ -92,6 +92,16 @@ def read_contents(image: Path) -> Contents:
     return _add_statements(contents, scan, files)
 
 
+def has_torch(image: Path) -> bool:
+    """Whether an image may have torch: False only where all of it could be read and none is there."""
+    try:
+        contents = read_contents(image)
+    except ConfigError:
+        return True
+    names = {package.name.lower() for package in contents.packages if package.kind in ("pip", "conda")}
+    return bool(contents.unknown or contents.torch or names & {"torch", "pytorch"})
+
+
 def check_image(image: Path) -> None:
     """Raise ConfigError where a path is not an image that an engine could run: a file by its first bytes."""
     if image.is_dir():
@@ -100,6 +110,7 @@ def check_image(image: Path) -> None:
     else:
         with open_file(image) as file:
             head = file.read(64)
+            _check_whole(image, file, head=head)
         # An executable text before the SIF's own head is its launcher; Apptainer runs an ext3 image, too.
         if head[32:42] == MAGIC or head[:4] == SQUASHFS_MAGIC or _is_ext(image):
             return
@@ -111,6 +122,19 @@ def check_image(image: Path) -> None:
     raise _make_error(
         "image-foreign", f"'{sanitize(image.name)}' is {_looks(image)}, and not an image", image, fix=RUNNABLE
     )
+
+
+def _check_whole(image: Path, file: BinaryIO, *, head: bytes) -> None:
+    """Raise ConfigError where a SIF or a squashfs ends before what its own header says."""
+    size = image.stat().st_size
+    try:
+        if head[32:42] == MAGIC:
+            parse_sif(file, size=size)
+        elif head[:4] == SQUASHFS_MAGIC and int.from_bytes(head[40:48], "little") > size:  # bytes_used
+            raise SifError("it is cut short")
+    except SifError as error:
+        message = f"the image '{sanitize(image.name)}' is not sound: {error}"
+        raise _make_error("image-unreadable", message, image, fix="copy it again, or build it again") from None
 
 
 def check_archive(archive: Path) -> None:

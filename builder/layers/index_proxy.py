@@ -20,6 +20,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from html import escape, unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -122,12 +123,10 @@ class IndexProxy:
 
     def _make_opener(self, host: str) -> urllib.request.OpenerDirector:
         names = ("SSL_CERT_FILE", *SETTINGS["SSL_CERT_FILE"])
-        tls = ssl.create_default_context(
-            cafile=next((self.environment[name] for name in names if name in self.environment), None)
-        )
+        bundle = next((self.environment[name] for name in names if name in self.environment), None)
         insecure = f"{self.environment.get('UV_INSECURE_HOST', '')} {self.environment.get('PIP_TRUSTED_HOST', '')}"
-        if host in (name.partition(":")[0] for name in insecure.replace(",", " ").split()):
-            tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        trusted = host in (name.partition(":")[0] for name in insecure.replace(",", " ").split())
+        tls = _tls_context(bundle, verify=not trusted)
         return urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls), NoRedirect)
 
     def _make_address(self, number: int) -> str:
@@ -251,6 +250,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_arguments: object) -> None:
         """Print nothing: an address holds the secret."""
+
+
+@cache
+def _tls_context(bundle: str | None, *, verify: bool) -> ssl.SSLContext:
+    """Return the settings of TLS; a file of certificates is read once for all indexes, which takes 25 ms."""
+    context = ssl.create_default_context(cafile=bundle)
+    if not verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def _make_quoted_pattern(text: str) -> str:

@@ -12,8 +12,8 @@ from builder.layers.conda_solver import solve_request
 from builder.lock.session import Session, format_output_tail, make_unreachable_error
 from builder.model.finding import ConfigError, Finding, Location, StepError, ToolError, UnsupportedError
 from builder.model.lock import SUBDIRS, LockRequest
-from builder.model.text import TOKEN, USER
-from builder.system.log import Mask
+from builder.model.mask import Mask
+from builder.model.secrets import strip_all_credentials
 
 # One program solves for locks and for layers; it is also copied into plan folders.
 WORKER = Path(__file__).parents[1] / "layers" / "conda_worker.py"
@@ -62,12 +62,12 @@ def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at:
         message = f"py-rattler finished with {finished.exit_code} and no answer: {format_output_tail(finished)}"
         raise ToolError(Finding(code="lock-solver", message=message, fix="check `pip show py-rattler`")) from None
     if result["error"]:
-        raise _make_error(result["error"], Mask(session.environment)(result["text"]), at=at)
-    return remove_credentials(output.read_text(encoding="utf-8"))
+        raise _make_solver_error(result["error"], Mask(session.environment)(result["text"]), at=at)
+    return strip_all_credentials(output.read_text(encoding="utf-8"))
 
 
-def _make_error(kind: str, text: str, *, at: Location) -> Exception:
-    text = re.sub(r"\s+", " ", remove_credentials(text)).strip()
+def _make_solver_error(kind: str, text: str, *, at: Location) -> Exception:
+    text = re.sub(r"\s+", " ", strip_all_credentials(text)).strip()
     if kind in UNSOLVABLE:
         reason = text.removeprefix("Cannot solve the request because of: ")
         message = f"the conda packages cannot be installed together: {reason}"
@@ -85,9 +85,3 @@ def _make_error(kind: str, text: str, *, at: Location) -> Exception:
     return make_unreachable_error(
         f"the channel '{found[1]}'" if found else "a channel", text.rpartition("Caused by: ")[2]
     )
-
-
-def remove_credentials(text: str) -> str:
-    """Remove users, passwords and tokens from every address."""
-    text = re.sub(r"(\.(?:conda|tar\.bz2))\?[^\s'\"#]+", r"\1", text)
-    return TOKEN.sub("/", USER.sub("//", text))

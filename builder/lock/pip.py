@@ -23,8 +23,7 @@ from builder.layers.wheel_stubs import write_stubs
 from builder.lock.session import Session, find_uv_program, format_output_tail, make_unreachable_error
 from builder.model.finding import Finding, Location, StepError, UnsupportedError
 from builder.model.lock import LockRequest, PipFile
-from builder.model.secrets import strip_credentials
-from builder.model.text import USER
+from builder.model.secrets import ANY_USER, strip_credentials
 from builder.parse.pylock import TORCH_FAMILY, parse_pylock
 from builder.system.checksums import hash_file
 
@@ -213,7 +212,7 @@ def _compile(
 def _make_error(text: str, *, at: Location) -> Exception:
     text = re.sub(r"^error: No solution found when resolving dependencies:?\s*(?:[×│╰─▶cause: ]*)", "", text)
     text = re.sub(r"\s*[×│╰─▶├]+\s*", " ", text)
-    text = USER.sub("//", text).strip()
+    text = ANY_USER.sub("//", text).strip()
     if NETWORK.search(text):
         return make_unreachable_error("an index of Python packages", text)
     if "Hash mismatch" in text:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from builder.layers.uv import LEAST, VARIABLE, find_uv
 from builder.model.finding import Finding, StepError, ToolError
+from builder.model.mask import Mask
 from builder.sif.errors import LayeringError
 from builder.system.failures.installers import PACKAGES
-from builder.system.log import Mask
 from builder.system.process import ProcessResult, run
 
 TIMEOUT = 1800.0  # seconds for one resolution

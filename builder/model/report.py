@@ -9,6 +9,7 @@ from typing import Any, Literal
 from builder.model.finding import Finding
 
 Status = Literal["ok", "failed", "skipped", "interrupted"]
+UNTESTED = "built, not tested"  # the word for an image that was built and in which nothing was checked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,3 +58,8 @@ class Report:
     sources: str = ""  # identity of the base image and the local files that were used
     identity: str = ""  # of the image when the report was written; any change of the image changes it
     started: str = ""  # UTC, ISO 8601
+
+    @property
+    def verdict(self) -> str:
+        """The status; `built` where the image is there and nothing in it was tested."""
+        return "built" if self.status == "passed" and not self.checks else self.status

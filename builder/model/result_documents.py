@@ -151,7 +151,10 @@ def _status(
     shapes: tuple[ShapeVerdict, ...],
     stages: tuple[Stage, ...],
 ) -> str:
-    """Return the worst known status: of the build, the shapes, the workloads and the jobs."""
+    """Return the worst known status: of the build, the shapes, the workloads and the jobs.
+
+    A build that passed without a check is `built`: nothing in its image was tested.
+    """
     own = to_text(found.report.get("status"), limit=40)
     if own not in ("", "passed"):
         return own
@@ -160,7 +163,7 @@ def _status(
         return "smoke-failed"
     if any(stage.status not in ("ok", "skipped") for stage in stages):
         return "failed"
-    return "passed" if own or words else "built"
+    return "passed" if words or to_list(found.report.get("checks")) else "built"
 
 
 def _facts(found: ResultDocuments) -> dict[str, str]:

@@ -37,6 +37,8 @@ PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy"
 USER = re.compile(r"://[^/\s]*@")  # in an address with a scheme
 PROXY_USER = re.compile(r"(?:\S*?://)?[^/\s]*@")  # a proxy may have no scheme
 
+ANY_USER = re.compile(r"//[^/@\s]+@")  # of every address in a text
+ANY_PATH_TOKEN = re.compile(r"/t/[^/]+/")
 LOGIN = re.compile(r"//[^/@\s:]*:(?!\d{1,5}(?:[/?#]|$)).*@|//[^/@\s]*@", re.DOTALL)
 QUERY = re.compile(
     rf"(?<=[?&;])((?:[\w.-]*[-_.])?{KEY}|[\w.-]*(?:token|signature|secret))=([^&#\s'\"]+)", re.IGNORECASE
@@ -104,6 +106,12 @@ def strip_credentials(address: str) -> str:
     address = re.sub(r"//[^/@\s]+@", "//", address) if "ssh://" not in address else address
     address = PATH_TOKEN.sub("", address)
     return re.split(r"[?#]", address, maxsplit=1)[0] if find_address_secret(address) else address
+
+
+def strip_all_credentials(text: str) -> str:
+    """Remove users, passwords and tokens from every address of a text."""
+    text = re.sub(r"(\.(?:conda|tar\.bz2))\?[^\s'\"#]+", r"\1", text)
+    return ANY_PATH_TOKEN.sub("/", ANY_USER.sub("//", text))
 
 
 def has_login(addresses: str) -> bool:

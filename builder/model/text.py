@@ -29,8 +29,6 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#@+,=%&\[\]-]+")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # Characters that control a terminal or change the direction of a line.
 TERMINAL_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-USER = re.compile(r"//[^/@\s]+@")
-TOKEN = re.compile(r"/t/[^/]+/")  # anaconda.org keeps the token of a private channel in the path
 
 
 def make_config_error(code: str, message: str, *, at: Location, fix: str, edit: Edit | None = None) -> ConfigError:

@@ -123,6 +123,14 @@ def load_driver_table() -> DriverTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NameList:
+    """Names of packages or images that have one thing in common."""
+
+    source: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class NgcImage:
     """One tag of nvcr.io/nvidia/pytorch; its torch is a pre-release such as 2.3.0a0+40ec155e58.nv24.03."""
 
@@ -181,6 +189,7 @@ class ImageTable:
     ngc_pytorch: tuple[NgcImage, ...]
     intel_ipex: tuple[IpexImage, ...]
     site_images: tuple[SiteImage, ...]
+    without_compiler: NameList
 
 
 @cache
@@ -203,6 +212,10 @@ class VendorPackage:
     tell: str = ""  # how to tell the builds apart
     needs: str = ""  # what must be there before it is installed
     tools: tuple[str, ...] = ()  # packages that its build takes from the environment, besides torch
+    amd_rocm: Mapping[str, str] = field(default_factory=dict)  # ROCm (X or X.Y) -> what to get
+    cpu: str = ""  # the package with the same module where there is no GPU
+    compilers: Mapping[str, str] = field(default_factory=dict)  # vendor -> the compiler of its build
+    usual_on_cpu: bool = False  # many use it without a GPU
     glibc: Mapping[str, str] = field(default_factory=dict)  # vendor -> the least that its wheel needs
     retired: str = ""  # date of its last maintenance
     instead: str = ""  # what takes its place
@@ -215,10 +228,10 @@ class VendorPackage:
 
 @dataclass(frozen=True, kw_only=True)
 class VendorMarker:
-    """A name that works on one vendor's devices only: a package (shell pattern), or a package with an extra."""
+    """Names that work on one vendor's devices only: packages (shell patterns), or packages with an extra."""
 
     source: tuple[str, ...]
-    pattern: str
+    pattern: str  # one or more, with spaces between them
     vendor: Vendor
     kind: Literal["pip", "conda"]
     extra: str = ""  # pattern[extra]; empty: the package itself
@@ -226,13 +239,23 @@ class VendorMarker:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NameSuffix:
+    """The end of a package's name or version that says its vendor; `certain`: no other vendor has what it names."""
+
+    source: tuple[str, ...]
+    words: str  # one of them is in every text that the pattern matches
+    pattern: str  # of `re`; its group `cuda` is a CUDA release: 12, 121 or 12x
+    vendor: Vendor
+    certain: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class TorchPin:
-    """The torch that one release of a package requires, as a specifier."""
+    """The torch that releases of a package require: version -> specifier."""
 
     source: tuple[str, ...]
     package: str
-    version: str
-    torch: str
+    torch: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +286,9 @@ class PackageTable:
     sources: Mapping[str, Source]
     packages: tuple[VendorPackage, ...]
     markers: tuple[VendorMarker, ...]
+    endings: tuple[NameSuffix, ...]
+    conda_nvidia: str  # words
+    conda_nvidia_or_cpu: str  # words
     counterparts: tuple[Counterpart, ...]
     torch_pins: tuple[TorchPin, ...]
 
@@ -317,14 +343,6 @@ class TorchTargets:
     gfx: tuple[str, ...]
     gfx_from_rocm6: tuple[str, ...] = ()  # only in the wheels for ROCm 6 and newer
     unsure: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class NameList:
-    """Names of packages that have one thing in common."""
-
-    source: tuple[str, ...]
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from builder.model.finding import Location
 from builder.model.text import exists, make_config_error
 from builder.parse.yaml import Table
 
+EXPORT = (
+    "activate the environment that it is of (`conda env list` has its name), "
+    "then run `conda env export --from-history > environment.yml`"
+)
 READ = "a conda environment.yml or a pip requirements.txt is read"
 NAMES = {
     "pyproject.toml": ("a Python project", "write its dependencies into a requirements.txt"),
@@ -47,7 +52,26 @@ TABLES: dict[tuple[str, ...], tuple[str, str]] = {
     ("services",): ("a Docker Compose file", READ),
     ("base_images",): ("a site file", "the order is SITE ENVIRONMENT, e.g. `recipe build lumi-g env.yml`"),
 }
-EXPLICIT = ("a list of conda packages for one platform", "run `conda env export --from-history > environment.yml`")
+# What the first characters of a text show, where it was saved from another place than its recipe.
+TEXTS: tuple[tuple[re.Pattern[str], tuple[str, str]], ...] = (
+    (
+        re.compile(r"version https://git-lfs\.github\.com/spec/"),
+        ("a Git LFS pointer, without the content", "run `git lfs pull`"),
+    ),
+    (
+        re.compile(r"\s*<(?:!doctype html|html|head)\b", re.IGNORECASE),
+        ("a web page", "download the file itself: on GitHub the address behind 'Raw'"),
+    ),
+    (
+        re.compile(r"\s*Package +Version.*\r?\n-+ +-+"),
+        ("the output of `pip list`", "run `pip freeze > requirements.txt`"),
+    ),
+    (
+        re.compile(r"\s*(?:# packages in environment at |List of packages in environment: )"),
+        ("the output of `conda list`", EXPORT),
+    ),
+)
+EXPLICIT = ("a list of conda packages for one platform", EXPORT)
 
 
 def refuse_other_formats(path: Path, *, file: str) -> None:
@@ -77,6 +101,10 @@ def _guess_by_content(path: Path) -> tuple[str, str] | None:
         return None  # read_text reports it
     for magic, found in MAGIC.items():
         if head.startswith(magic):
+            return found
+    text = head.decode("utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", "replace")
+    for form, found in TEXTS:
+        if form.match(text):
             return found
     if path.suffix.lower() in PIP_SUFFIXES and (
         b"\n@EXPLICIT" in b"\n" + head or b"# This file may be used to create an environment using" in head

@@ -7,7 +7,9 @@ its line; duplicate keys, alias bombs, tabs and encodings are refused here, once
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Union
@@ -15,7 +17,7 @@ from typing import Any, Literal, Union
 import yaml
 
 from builder.model.finding import ConfigError, Finding, Location, find_nearest, make_edit
-from builder.model.text import sanitize
+from builder.model.text import exists, sanitize
 from builder.sif.bounded import BoundsError, read_file
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -25,8 +27,10 @@ NODE_LIMIT = 20_000
 DEPTH_LIMIT = 50
 DIRECTIVE_LIMIT = 100  # lines that begin with a percent sign
 USUAL = ("environment.yml", "environment.yaml", "env.yml", "requirements.txt")  # names of environment files
+LISTED = 4  # names of files in a message
 SIZE_LIMIT = 4 * 1024 * 1024  # bytes
 
+ADDRESS = re.compile(r"^(https?:|ftp:|s3:)/+")  # a path has lost a slash of it
 ELSEWHERE = re.compile(r"(?:https?|ftp|s3|ssh|git|github|gitlab|docker):|git@")  # an address, not a path
 CONFLICT = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)  # what git leaves where a merge stopped
 HARD_SPACE = re.compile(r"^[ \t]*\u00a0|- \u00a0|:\u00a0", re.MULTILINE)
@@ -101,7 +105,7 @@ def read_text(
     `name` is the file's name in messages where it is not the path, `at` the place that names the file, if one does;
     `limit` is in bytes.
     """
-    name = name or str(path)
+    name = ADDRESS.sub(r"\1//", name or str(path))
 
     def fault(code: str, message: str, fix: str) -> ConfigError:
         return ConfigError(Finding(code=code, message=message, at=at or Location(file=name), fix=fix))
@@ -117,7 +121,7 @@ def read_text(
             here = "standard input is not read" if name == "-" else "files are read from this machine only"
             fix = f"save the {what} first, and name that file"
             raise fault("file-missing", f"'{sanitize(name)}' is no file: {here}", fix) from None
-        raise fault("file-missing", f"the {what} '{name}' does not exist", suggest_path(path)) from None
+        raise fault("file-missing", f"the {what} '{name}' does not exist", _missing(path, at=at)) from None
     except BoundsError:
         size = f"{limit // 1024**2} MiB"
         raise fault(
@@ -125,20 +129,52 @@ def read_text(
         ) from None
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise fault("file-unreadable", f"the {what} '{name}' cannot be read: {reason}", "check its rights") from None
+        fix = f"`chmod u+r {shlex.quote(name)}` where it is your own, else ask its owner for the right to read it"
+        raise fault("file-unreadable", f"the {what} '{name}' cannot be read: {reason}", fix) from None
     return _decode(data, what=what, name=name)
 
 
-def suggest_path(path: Path, *, other: str = "check the path") -> str:
-    """Return the fix for a path that does not exist: the nearest name in its folder, or `other` if none is near."""
+def _missing(path: Path, *, at: Location | None) -> str:
+    """The fix for a file that does not exist; `at` is the line that names it, if one does."""
+    if at is None or at.line is None:
+        return suggest_path(path)
+    return suggest_path(path, other="make it, or remove the line that names it", but=Path(at.file).name)
+
+
+def suggest_path(path: Path, *, other: str = "", but: str = "") -> str:
+    """Return the fix for a path that does not exist: the nearest name, else what the folder has of that kind.
+
+    `other` is what else helps, instead of "check the path", `but` a name that is not meant.
+    """
+    with suppress(OSError, ValueError):
+        return f"it is a link to nothing: make '{sanitize(str(path.readlink()), limit=200)}', or remove it"
+    near = find_near_path(path)
+    if near:
+        return f"did you mean '{sanitize(near)}'?"
+    missing = next((folder for folder in path.parents if not exists(folder)), None)
+    if missing is not None:
+        near = find_near_path(missing)
+        if not near and not but and exists(Path(path.name)):
+            return f"did you mean '{sanitize(path.name)}'?"
+        end = f": did you mean '{sanitize(near)}'?" if near else ""
+        return f"its folder '{sanitize(str(missing), limit=200)}' does not exist{end}" + (f"; {other}" * bool(other))
+    names = [name for name in _names(path.parent) if Path(name).suffix == path.suffix and name != but]
+    there = [sanitize(str(path.parent / name)) for name in names]
+    listed = f"there {'is' if len(there) == 1 else 'are'} {', '.join(sorted(there)[:LISTED])}" if there else ""
+    return "; ".join(filter(None, [listed if path.suffix else "", other])) or "check the path"
+
+
+def find_near_path(path: Path) -> str:
+    """Return the path with the nearest name in the folder of one that does not exist, "" if none is near."""
+    near = find_nearest(path.name, known=_names(path.parent), cutoff=0.75)
+    return str(path.parent / near) if near else ""
+
+
+def _names(folder: Path) -> list[str]:
     try:
-        there = [item.name for item in path.parent.iterdir() if not item.name.startswith(".")]
+        return [item.name for item in folder.iterdir() if not item.name.startswith(".")]
     except (OSError, ValueError):
-        return other
-    if path.name in there and path.is_symlink():
-        return "it is a link to nothing: make what it leads to, or remove it"
-    near = find_nearest(path.name, known=there, cutoff=0.75)
-    return f"did you mean '{sanitize(str(path.parent / near))}'?" if near else other
+        return []
 
 
 def _suggest_inside(folder: Path) -> str:

@@ -53,5 +53,5 @@ def _try(builds: Builds, request: BuildRequest, ui: UI) -> dict[str, Outcome]:
             continue
         if ready.done:
             ui.print_line(name, f"nothing to do: {found.image} was built from this and {ready.done}")
-        ui.describe_build(found)
+        ui.describe_build(found, steps=ready.steps)
     return refused

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,11 +16,11 @@ from builder.execute.executor import StepBatch, check_local_needs, choose_steps,
 from builder.execute.folder_lock import check_unlocked, lock_folder
 from builder.execute.machine import check_machine, check_sbatch
 from builder.execute.plan_folder import check_copies, check_plan_folder, lock_plan_folder
-from builder.execute.preflight import check_output_folder, is_login_node
+from builder.execute.preflight import check_entered, check_output_folder, is_login_node
 from builder.execute.progress import QuietProgress
 from builder.execute.signature import find_signer, is_signed
 from builder.execute.up_to_date import explain_not_current, find_current_result
-from builder.model.finding import ConfigError, Finding, Location, UnsupportedError
+from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
 from builder.model.text import exists
@@ -94,42 +94,94 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
 
     A dry run looks; a build keeps a plan folder that exists `held` from then on.
     """
-    check_own_inputs(build, request=request)
-    _check_place(build, request=request)
     plan, options, image = build.plan, request.options, build.image
-    folder = build.folder.resolve()
+    folder, refusals = build.folder.resolve(), Refusals()
     # Where the image of jobs is a link, what it leads to is looked up when the image is put there.
     output = image.parent.resolve() / image.name if request.slurm.submit else image.resolve()
-    if not (options.force or options.start):
+    with refusals.collect():
+        check_entered(build.image)
+        check_own_inputs(build, request=request)
+    _check_place(build, request=request, refusals=refusals)
+    if not (options.force or options.start or refusals.errors):
         done = find_current_result(
             plan, folder=folder, output=image, recipe_folder=build.home, no_smoke=options.no_smoke
         )
         if done is not None and (not options.sign or is_signed(image)):
             return PreparedBuild(build=build, folder=folder, output=output, done=done)
-    if options.sign:
-        find_signer(plan, environment=options.environment)
-    check_output_folder(output, makes=build.makes_folder)
-    if held is not None and exists(folder / PLAN_FILE):
-        held.enter_context(lock_folder(folder))  # what is looked at here stays so
-    else:
-        check_unlocked(folder)
-    check_jobs_ended(folder, environment=options.environment)
-    # Before the plan folder changes: it belongs to the image that is there.
-    why = partial(explain_not_current, plan, folder=folder, output=image, recipe_folder=build.home)
-    steps = select_steps(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
-    check_plan_folder(plan, folder, recipe_folder=build.home, force=options.force)
-    check_copies(plan, recipe_folder=build.home)
-    here, jobs = _split(plan, steps, folder=folder, request=request)
+    with refusals.collect():
+        if options.sign:
+            find_signer(plan, environment=options.environment)
+        check_output_folder(output, makes=build.makes_folder)
+    with refusals.collect(needed=True):
+        if held is not None and exists(folder / PLAN_FILE):
+            held.enter_context(lock_folder(folder))  # what is looked at here stays so
+        else:
+            check_unlocked(folder)
+        check_jobs_ended(folder, environment=options.environment)
+        _, steps = choose_steps(plan, options)
+    with refusals.collect():
+        # Before the plan folder changes: it belongs to the image that is there.
+        why = partial(explain_not_current, plan, folder=folder, output=image, recipe_folder=build.home)
+        select_steps(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
+        check_plan_folder(plan, folder, recipe_folder=build.home, force=options.force)
+        check_copies(plan, recipe_folder=build.home)
+    with refusals.collect(needed=True):
+        here, jobs = _split(plan, steps, folder=folder, request=request)
+        # Of a machine that lacks something one word is enough.
+        if not any(isinstance(error, ToolError) for error in refusals.errors):
+            work = StepBatch(
+                plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress()
+            )
+            _check_machine_needs(build, work=work, steps=steps, request=request)
+    if refusals.errors:
+        raise refusals.merge()
+    return PreparedBuild(build=build, folder=folder, output=output, here=here, jobs=jobs)
+
+
+def _check_machine_needs(build: Build, *, work: StepBatch, steps: tuple[Step, ...], request: BuildRequest) -> None:
+    """Refuse what this machine cannot do; of all `steps` those of `work` run here."""
+    environment = work.options.environment
     check_machine(
-        build.site, plan, steps=steps, here=here, environment=options.environment, recipe=build.recipe.file,
+        build.site, build.plan, steps=steps, here=work.steps, environment=environment, recipe=build.recipe.file,
         base_at=build.base_at, sure=request.here,
     )  # fmt: skip
-    if here:
-        check_local_needs(
-            StepBatch(plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress())
-        )
-        check_docker(here, environment=options.environment)
-    return PreparedBuild(build=build, folder=folder, output=output, here=here, jobs=jobs)
+    if work.steps:
+        try:
+            check_local_needs(work)
+        except ToolError as error:
+            raise ToolError(*(_name_other_backend(finding, build) for finding in error.findings)) from None
+        check_docker(tuple(work.steps), environment=environment)
+
+
+class Refusals:
+    """What several checks refuse, raised together: the exit code is that of the first."""
+
+    def __init__(self) -> None:
+        self.errors: list[BuilderError] = []
+
+    @contextmanager
+    def collect(self, *, needed: bool = False) -> Iterator[None]:
+        """Note an error of these checks; where later ones need them, raise all that were noted."""
+        try:
+            yield
+        except BuilderError as error:
+            self.errors.append(error)
+            if needed:
+                raise self.merge() from None
+
+    def merge(self) -> BuilderError:
+        """All errors as one."""
+        first, *others = self.errors
+        more = [finding for error in others for finding in error.findings]
+        return type(first)(*dict.fromkeys((*first.findings, *more))) if more else first
+
+
+def _name_other_backend(finding: Finding, build: Build) -> Finding:
+    """The finding on a missing program of a backend that --backend names: the site has one that it uses by default."""
+    first, wanted = build.site.build.backends[0], build.context.backend
+    if finding.code != "no-program" or wanted in ("", first):
+        return finding
+    return replace(finding, fix=f"{finding.fix}; or leave `--backend {wanted}` out to build with {first}")
 
 
 def _split(
@@ -142,33 +194,38 @@ def _split(
     return split_steps(plan, steps, folder=folder, environment=request.options.environment)
 
 
-def _check_place(build: Build, *, request: BuildRequest) -> None:
+def _check_place(build: Build, *, request: BuildRequest, refusals: Refusals) -> None:
     """Refuse to submit where there is nothing to submit to, and to work where one should not."""
     options = request.options
-    check_offline(build.plan, options)
-    if options.reproduce:
-        from builder.execute.reproduction import check_comparable
+    with refusals.collect():
+        check_offline(build.plan, options)
+        if options.reproduce:
+            from builder.execute.reproduction import check_comparable
 
-        check_comparable(build.plan)
+            check_comparable(build.plan)
     if not request.slurm.submit:
-        check_here(build.site, here=request.here, what="a build")
+        with refusals.collect():
+            check_here(build.site, here=request.here, what="a build")
         return
-    if options.sign:
-        message = "--sign with --submit: a job has no terminal to ask for a passphrase at"
-        fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
-        raise ConfigError(Finding(code="sign-job", message=message, fix=fix))
-    if options.reproduce:
-        from builder.slurm.submitted_jobs import check_jobs_again
+    with refusals.collect():
+        if options.sign:
+            message = "--sign with --submit: a job has no terminal to ask for a passphrase at"
+            fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
+            raise ConfigError(Finding(code="sign-job", message=message, fix=fix))
+        if options.reproduce:
+            from builder.slurm.submitted_jobs import check_jobs_again
 
-        check_jobs_again(build.plan)
+            check_jobs_again(build.plan)
     lead = [step.name for step in choose_steps(build.plan, options)[1][:1] if not step.batch]
-    check_scheduler(build.site)
-    if not lead:  # else what this machine can do is done here first
-        check_sbatch(build.site, environment=options.environment, recipe=build.recipe.file)
-    check_account(build.site, slurm=request.slurm)
-    if lead:
-        what = f"step '{lead[0]}', which has no job there,"
-        check_here(build.site, here=request.here, what=what, jobs=False)
+    with refusals.collect():
+        check_scheduler(build.site)
+        if not lead:  # else what this machine can do is done here first
+            check_sbatch(build.site, environment=options.environment, recipe=build.recipe.file)
+        check_account(build.site, slurm=request.slurm)
+    with refusals.collect():
+        if lead:
+            what = f"step '{lead[0]}', which has no job there,"
+            check_here(build.site, here=request.here, what=what, jobs=False)
 
 
 def check_offline(plan: Plan, options: ExecutionOptions) -> None:
@@ -189,8 +246,13 @@ def check_jobs_possible(site: Site, *, slurm: SlurmOptions) -> None:
 def check_scheduler(site: Site) -> None:
     """Raise UnsupportedError where a site has no batch system."""
     if site.scheduler.kind == "none":
-        message = f"'{site.name}' has no batch system: nothing can be submitted there"
-        raise UnsupportedError(Finding(code="no-scheduler", message=message, fix="leave --submit out"))
+        raise UnsupportedError(make_no_scheduler(site))
+
+
+def make_no_scheduler(site: Site) -> Finding:
+    """The finding for a site without a batch system."""
+    message = f"'{site.name}' has no batch system: nothing can be submitted there"
+    return Finding(code="no-scheduler", message=message, fix="leave --submit out")
 
 
 def check_account(site: Site, *, slurm: SlurmOptions) -> None:

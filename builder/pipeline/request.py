@@ -10,9 +10,9 @@ from typing import Protocol
 from builder.execute.build_options import ExecutionOptions, SignalInterrupt
 from builder.execute.parallel import MultiProgress
 from builder.model.finding import BuilderError, Finding, Location
-from builder.model.plan import Plan
+from builder.model.plan import Plan, Step
 from builder.model.recipe import Recipe
-from builder.model.report import Report
+from builder.model.report import UNTESTED, Report
 from builder.model.site import Site
 from builder.model.target import Context
 from builder.model.text import sanitize
@@ -127,8 +127,8 @@ class UI(Protocol):
     def report_plan(self, name: str, build: Build) -> None:
         """A build is planned: its findings."""
 
-    def describe_build(self, build: Build) -> None:
-        """What a dry run would do."""
+    def describe_build(self, build: Build, *, steps: Sequence[Step] | None = None) -> None:
+        """What a dry run would do: these steps, by default all."""
 
     def print_line(self, name: str, text: str) -> None:
         """Something is worth a line."""
@@ -159,4 +159,5 @@ def make_outcome(name: str, report: Report, *, image: Path) -> Outcome:
     except BuilderError as error:
         return make_failure(name, error, seconds=report.seconds)
     size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""
-    return Outcome(name=name, word=report.status, text=f"{image}{size}", image=str(image), seconds=report.seconds)
+    word = UNTESTED if report.verdict == "built" else report.status
+    return Outcome(name=name, word=word, text=f"{image}{size}", image=str(image), seconds=report.seconds)

@@ -13,12 +13,13 @@ from pathlib import Path
 from stat import S_ISREG
 
 from builder.inspect.attestations import name_attestations
+from builder.model.mask import Mask
 from builder.model.results import Artifact, Results, SbomPackage, Stage
 from builder.model.text import is_plain_path, to_dict, to_list, to_text
 from builder.sif import tree
 from builder.sif.bounded import read_json
 from builder.system.layout import PLAN_FILE, README_FILE, REPORT_FILE, plan_folder
-from builder.system.log import Lines, Mask
+from builder.system.log import Lines
 
 TAIL_LINES = 20
 TAIL_BYTES = 64 * 1024

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from builder.compile.render import read_template, render_page
+from builder.model.report import UNTESTED
 from builder.model.results import Results, Stage
 from builder.report import tables
 from builder.report.comparison import find_differences, tabulate_comparison
@@ -24,7 +25,7 @@ STATUS_TITLES = {
     "smoke-failed": "smoke test failed",
     "failed": "build failed",
     "interrupted": "interrupted",
-    "built": "built, not tested",
+    "built": UNTESTED,
 }
 GOOD, SKIPPED = ("pass", "ok", "finished", "exit status 0"), "skipped"
 

@@ -68,7 +68,7 @@ def _was_not_built(path: Path) -> bool:
 def _is_image(path: Path) -> bool:
     """Whether a folder is an image (tykky's) with its plan folder next to it."""
     ours = (path / PLAN_FILE).is_file() or (path / REPORT_FILE).is_file()
-    return not ours and bool(path.name) and plan_folder(path).is_dir()
+    return not ours and path.name not in ("", "..") and plan_folder(path).is_dir()
 
 
 def _has_image_suffix(path: Path) -> bool:

@@ -26,10 +26,11 @@ class NameTable:
 
     source: str
     checked: str
-    same: tuple[str, ...]
+    same: str  # words
     renamed: Mapping[str, str]
     other: Mapping[str, str]
     torch_choosers: tuple[str, ...]
+    torch_parts: tuple[str, ...]
     bring_torch: tuple[str, ...]
     cuda_libraries: tuple[str, ...]
     not_on_index: Mapping[str, str]
@@ -48,7 +49,7 @@ def load_name_table() -> NameTable:
 @cache
 def _python_names() -> Mapping[str, str]:
     table = load_name_table()
-    names = {name: name for name in table.same} | dict(table.renamed)
+    names = {name: name for name in table.same.split()} | dict(table.renamed)
     return {str(canonicalize_name(name)): str(canonicalize_name(other)) for name, other in names.items()}
 
 

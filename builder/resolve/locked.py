@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -52,7 +53,7 @@ def _report_missing(target: Target) -> Finding:
     site = target.site.name
     message = f"--locked requires a lock, and there is none for '{site}'"
     at = Location(file=target.context.lock_file)
-    return Finding(code="lock-missing", message=message, at=at, fix=f"run `recipe lock {site} {target.recipe.file}`")
+    return Finding(code="lock-missing", message=message, at=at, fix=_name_command(target))
 
 
 def _report_stale(target: Target, *, changed: list[str]) -> Finding:
@@ -60,5 +61,17 @@ def _report_stale(target: Target, *, changed: list[str]) -> Finding:
     site, locked = target.site.name, target.context.locked
     message = f"the lock for '{site}' is stale{'' if locked else ' and is not used'}; changed: {'; '.join(changed)}"
     at = Location(file=target.context.lock_file, key=f"sites.{site}")
-    fix = f"run `recipe lock {site} {target.recipe.file}`"
+    fix = _name_command(target)
     return Finding(code="lock-stale", message=message, at=at, fix=fix, level="error" if locked else "warning")
+
+
+def _name_command(target: Target) -> str:
+    """The command that makes the lock: with the options that decide what is in it."""
+    context, recipe = target.context, target.recipe
+    own = str(PurePosixPath("/", recipe.folder, recipe.container.base or ""))
+    base = "" if recipe.container.base and context.base.endswith(own) else context.base  # its own needs no option
+    options = {
+        "--backend": context.backend, "--base": base, "--driver": context.driver, "--torch-index": context.torch_index,
+    }  # fmt: skip
+    given = [word for name, value in options.items() if value for word in (name, value)]
+    return f"run `recipe lock {shlex.join([target.site.name, recipe.file, *given])}`"

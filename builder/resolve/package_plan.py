@@ -307,6 +307,8 @@ class PackagePlanner:
             self.record(text, "-", "chooses a build of PyTorch, which is chosen for the site here")
         elif python_package in FAMILY and self.torch is not None:
             self._record_again(python_package, text=text)
+        elif name in load_name_table().torch_parts and self.torch is not None:
+            self.record(text, "-", "a part of conda's builds of PyTorch; torch comes from its wheel here")
         elif is_cuda_library(name) and (self.site.vendor != "nvidia" or self.install_target != "conda"):
             self.record(text, "-", "serves CUDA builds only; the build for this site brings its own")
         elif self.install_target == "conda":

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
-from builder.model.finding import Finding, Location, UnsupportedError, select_errors, suggest_name
+from builder.model.finding import ConfigError, Finding, Location, UnsupportedError, select_errors, suggest_name
 from builder.model.recipe import Recipe
 from builder.model.site import BackendName, BaseImage, Site
 from builder.model.target import Context, InstallTarget, Target, Torch
@@ -20,7 +21,11 @@ from builder.resolve.torch import PythonPin, choose_torch, find_release, list_to
 
 CONDA_BACKENDS: tuple[BackendName, ...] = ("cotainr", "tykky")  # these always make a conda environment of their own
 DEFAULT_PYTHON = "3.12"
-OF_TORCH = ("torch", "glibc", "base-")  # codes of findings about the torch that was chosen
+# Starts of the codes of findings about the torch that was chosen, or about the environment that it decides.
+OF_TORCH = (
+    "torch", "glibc", "base-", "gpu-target", "rocm-unsafe", "cuda-minor", "table-unsure", "site-unsure", "python-env",
+    "many-builds", "conda-cuda",
+)  # fmt: skip
 
 
 class RefusedError(UnsupportedError):
@@ -76,7 +81,7 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
     )
     found = (*packed.findings, *run_checks(target, obstacles=obstacles))
     if refused:
-        more = [finding for finding in select_errors(found) if not finding.code.startswith(OF_TORCH)]
+        more = [one for one in found if one.level != "note" and not one.code.startswith(OF_TORCH)]
         raise RefusedError(*dict.fromkeys((*findings, *more)), target=target)
     found = (*findings, *found)
     if select_errors(found):
@@ -85,16 +90,18 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
 
 
 def choose_backend(site: Site, *, wanted: str) -> BackendName:
-    """Return the requested backend if the site has it, by default the site's first; raises UnsupportedError."""
+    """Return the requested backend if the site has it, by default the site's first.
+
+    Raises UnsupportedError, and ConfigError for a name that no backend has.
+    """
     if not wanted:
         return site.build.backends[0]
     for name in site.build.backends:
         if name == wanted:
             return name
     fix = suggest_name(wanted, known=site.build.backends, noun="its backends")
-    raise UnsupportedError(
-        Finding(code="backend", message=f"the site '{site.name}' has no backend '{wanted}'", fix=fix)
-    )
+    kind = UnsupportedError if wanted in get_args(BackendName) else ConfigError
+    raise kind(Finding(code="backend", message=f"the site '{site.name}' has no backend '{wanted}'", fix=fix))
 
 
 def choose_install_target(
@@ -112,7 +119,7 @@ def choose_install_target(
         for spec in recipe.conda
         if spec.name not in ("python", "pip")
         and not (is_cuda_library(spec.name) and site.vendor != "nvidia")
-        and spec.name not in table.torch_choosers
+        and spec.name not in (*table.torch_choosers, *table.torch_parts)
         and find_python_name(spec.name) != "torch"
     ]
     pin = read_python_pin(recipe)

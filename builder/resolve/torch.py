@@ -104,7 +104,7 @@ def choose_torch(
         message = f"'{text}' matches no torch in the tables"
         if first is not None and is_empty(first.specifier):
             message = f"'{text}' contradicts itself: no version satisfies both bounds"
-        fix = f"choose one from {_range(site, python=python)}"
+        fix = _suggest_range(first.name if first else "torch", site=site, python=python)
         if first is not None and (pair := _contradiction(first)):
             one, other = pair
             where = f", at {other.location}" if other.location else ""
@@ -156,8 +156,8 @@ def find_required_torch(line: PipRequirement) -> list[SpecifierSet]:
     if line.name == IPEX:
         rows = [row for row in load_image_table().intel_ipex if wanted.contains(Version(row.ipex), prereleases=True)]
         return [SpecifierSet(f"=={'.'.join(Version(row.torch).base_version.split('.')[:2])}.*") for row in rows]
-    pins = [pin for pin in load_package_table().torch_pins if pin.package == line.name]
-    return [SpecifierSet(pin.torch) for pin in pins if wanted.contains(pin.version)]
+    pins = next((pin.torch for pin in load_package_table().torch_pins if pin.package == line.name), {})
+    return [SpecifierSet(torch) for version, torch in pins.items() if wanted.contains(version)]
 
 
 def _sort_releases(releases: list[TorchRelease], *, site: Site) -> list[TorchRelease]:
@@ -256,7 +256,7 @@ def _local_refusal(
     served_here = any(list_tokens(row, site=site) and any(map(python.allows, row.pythons)) for row in releases)
     fix = f"write {bare}: the right build is chosen for every site"
     if not served_here:  # without the build it would be refused again
-        fix = f"use torch {_range(site, python=python)}, without a build"
+        fix = _suggest_range(asked.name, site=site, python=python, plain=True)
     # an unknown build may be the user's own: nothing replaces it without a question
     edit = make_edit(asked.location, asked.text, bare) if served_here and vendor else None
     if vendor and vendor != site.vendor:
@@ -304,19 +304,22 @@ def _report_no_build(
     elif site.gpu and site.gpu.vendor == "amd" and site.gpu.rocm:
         reason += f", it serves ROCm {', '.join(site.gpu.rocm)}"
     message = f"'{text}' cannot run on this site: {reason}"
-    return Finding(code="torch-build", message=message, at=place, fix=f"use torch {_range(site, python=python)}")
+    fix = _suggest_range(asked.name if asked else "torch", site=site, python=python)
+    return Finding(code="torch-build", message=message, at=place, fix=fix)
 
 
-def _range(site: Site, *, python: PythonPin) -> str:
-    """Write the releases that a site can run with a Python, in words."""
+def _suggest_range(name: str, *, site: Site, python: PythonPin, plain: bool = False) -> str:
+    """Suggest the releases of torch or a companion that a site can run with a Python; `plain`: without a build."""
     usable = [row for row in load_torch_table().releases if list_tokens(row, site=site)]
     fitting = [row for row in usable if any(map(python.allows, row.pythons))]
     if not usable:
-        return "of another site: none of the known releases runs on this one"
+        return f"use another site: '{site.name}' runs none of the known releases of torch"
+    text = f"use {name} {_format_range(fitting or usable, name=name)}"
     if not fitting:
-        return f"{_format_range(usable)}, with another Python than {python.text}"
-    return _format_range(fitting)
+        text += f", with another Python than {python.text}"
+    return f"{text}, without a build" if plain else text
 
 
-def _format_range(rows: list[TorchRelease]) -> str:
-    return rows[0].torch if len(rows) == 1 else f"{rows[0].torch} to {rows[-1].torch}"
+def _format_range(rows: list[TorchRelease], *, name: str) -> str:
+    found = [version for row in rows if (version := getattr(row, name))]
+    return found[0] if found[0] == found[-1] else f"{found[0]} to {found[-1]}"

@@ -154,6 +154,7 @@ class JobState:
     reason: str = ""  # why it waits
     nodes: str = ""
     started: float = 0.0  # seconds since 1970, 0 where that is not known
+    ended: float = 0.0  # the same; of a job that runs, when its time limit comes
 
 
 class Slurm:
@@ -186,16 +187,21 @@ class Slurm:
 
     def query_states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
         """Say what becomes of jobs and tasks of arrays (12_3), by their numbers; None when Slurm does not answer."""
-        form = ["--noheader", "--array", "--states=all", "--format=%i|%T|%N|%S|%r"]
+        form = ["--noheader", "--array", "--states=all", "--format=%i|%T|%N|%S|%e|%r"]
         answer = self._ask(["squeue", f"--jobs={','.join(jobs)}", *form])
         if answer.exit_code and "Invalid job id" not in answer.text:  # of a job that ended long ago
             return None
         found = {}
         for line in answer.text.splitlines():
-            job, word, nodes, started, reason = (*line.strip().split("|", 4), "", "", "", "")[:5]
+            job, word, nodes, started, ended, reason = (*line.strip().split("|", 5), "", "", "", "", "")[:6]
             if job in jobs and word:
                 found[job] = JobState(
-                    stage=_find_stage(word), word=word, nodes=nodes, reason=reason, started=_parse_time(started)
+                    stage=_find_stage(word),
+                    word=word,
+                    nodes=nodes,
+                    reason=reason,
+                    started=_parse_time(started),
+                    ended=_parse_time(ended),
                 )
         gone = [job for job in jobs if job not in found]
         if not gone:
@@ -243,14 +249,14 @@ class Slurm:
     def _query_accounting(self, jobs: Sequence[str]) -> dict[str, JobState]:
         """What the accounting says, where there is one."""
         found = {job: JobState(stage="lost") for job in jobs}
-        words = ["sacct", "-X", "-n", "-P", "-o", "JobID,State,NodeList", "-j", ",".join(jobs)]
+        words = ["sacct", "-X", "-n", "-P", "-o", "JobID,State,NodeList,End", "-j", ",".join(jobs)]
         answer = self._ask(words)
         for line in answer.text.splitlines() if answer.exit_code == 0 else ():
             job, _, rest = line.strip().partition("|")
-            word, _, nodes = rest.partition("|")
+            word, nodes, ended = (*rest.split("|"), "", "", "")[:3]
             word = word.split(" ")[0]  # CANCELLED by 1000
             if job in found and word:
-                found[job] = JobState(stage=_find_stage(word), word=word, nodes=nodes)
+                found[job] = JobState(stage=_find_stage(word), word=word, nodes=nodes, ended=_parse_time(ended))
         return found
 
     def _run_sbatch(self, arguments: Sequence[str], *, folder: Path, more: Mapping[str, str]) -> CapturedOutput:

@@ -63,6 +63,19 @@ def read_overrides(
     return JobOverrides(values=values, account=account, dependency=dependency)
 
 
+def find_wrong_values(given: Mapping[str, Sequence[str]], *, dependency: str) -> list[Finding]:
+    """Find every `VALUE` and `STEP=VALUE` that cannot be one; the steps are not known yet."""
+    findings = [
+        found for option, words in given.items() for word in words for found in _check_form(option, _value(word))
+    ]
+    return findings + (_check_form("dependency", dependency) if dependency else [])
+
+
+def _value(word: str) -> str:
+    step, equals, value = word.partition("=")
+    return value if equals else step
+
+
 def _check_form(option: str, value: str) -> list[Finding]:
     form, fix = FORMS[option]
     if form.fullmatch(value):

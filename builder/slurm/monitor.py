@@ -156,7 +156,7 @@ class Follower:
     _pause: float = ASK[0]
     _seen: JobRecord | None = None
     _cleared: float | None = None  # when its last record was seen first
-    _ended: float | None = None  # when Slurm said first that it has ended, or did not know it
+    _ended: float | None = None  # when it ended, or when Slurm did not know it first
 
     def follow(self) -> JobResult:
         """Wait for the end."""
@@ -210,7 +210,7 @@ class Follower:
         if (state is None and record is None) or (state and state.stage not in ("ended", "lost")):
             self._ended = None
             return None
-        self._ended = self._ended or time.monotonic()
+        self._ended = self._ended or time.monotonic() - _age(state)
         # A job that never had a node has nothing to write a record on.
         patience = LAG if state and state.nodes else 0.0 if state and state.stage == "ended" else LOST
         if time.monotonic() - self._ended < patience:
@@ -245,6 +245,11 @@ class Follower:
             seconds=record.seconds,
             tail=tuple(self.log.recent),
         )
+
+
+def _age(state: JobState | None) -> float:
+    """Return the seconds since a job ended, by Slurm's clock; 0 where Slurm does not say when."""
+    return max(0.0, time.time() - state.ended) if state and state.stage == "ended" and state.ended else 0.0
 
 
 def _describe_end(state: JobState | None) -> str:

@@ -16,6 +16,7 @@ from builder.execute.build_options import SignalInterrupt, Signals
 from builder.execute.folder_lock import lock_folder
 from builder.execute.progress import format_duration
 from builder.model.finding import ConfigError, Finding, Location
+from builder.model.mask import Mask
 from builder.model.plan import Plan
 from builder.model.text import is_plain_path, sanitize, to_dataclass
 from builder.sif.bounded import parse_json
@@ -33,7 +34,6 @@ from builder.slurm.submitted_jobs import (
 )
 from builder.system.files import write_atomic
 from builder.system.layout import KITS_FILE, PLAN_FILE
-from builder.system.log import Mask
 from builder.system.trust import read_below
 
 

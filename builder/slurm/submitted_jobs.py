@@ -33,6 +33,7 @@ from builder.execute.reproduction import (
 from builder.inspect.attestations import write_attestations
 from builder.inspect.origin import Origin, read_origin
 from builder.model.finding import ConfigError, Finding, Location
+from builder.model.mask import Mask
 from builder.model.plan import LIMIT, Plan, Step, from_json
 from builder.model.report import Report
 from builder.model.text import is_plain_path
@@ -42,7 +43,6 @@ from builder.slurm.monitor import Monitor, SlurmRunner
 from builder.slurm.state import Ledger, name_ledger_file, note_finished, read_ledger
 from builder.system.files import remove_tree
 from builder.system.layout import AGAIN, JOBS, PLAN_FILE, plan_folder
-from builder.system.log import Mask
 from builder.system.process import find_program
 from builder.system.trust import read_below
 

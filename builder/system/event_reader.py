@@ -71,7 +71,7 @@ class EventReader:
         return [event for line in lines if (event := self._parse_event(line)) is not None]
 
     def _parse_event(self, line: bytes) -> Event | None:
-        if len(line) > LINE:
+        if len(line) > LINE or not line.lstrip().startswith(b"{"):
             return None
         try:
             found = parse_json(self.mask(line.decode("utf-8", errors="replace")))

@@ -226,7 +226,7 @@ def test_a_limit_of_memory_is_refused_in_words() -> None:
     limited = ["bash", "-c", 'ulimit -v 100000; exec "$@"', "_", *words]
     done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 4
-    assert done.stderr.startswith("error: this shell may use 97 MiB of memory (ulimit -v)")
+    assert done.stderr.startswith("error[no-memory]: this shell may use 97 MiB of memory (ulimit -v)")
 
 
 def test_a_docker_with_buildkit_of_its_own_needs_no_plug_in(programs: Path, tmp_path: Path) -> None:

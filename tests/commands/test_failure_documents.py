@@ -69,7 +69,7 @@ def test_a_failure_is_a_whole_document(line: str, shape: str, words: str, capsys
     code = run([*line.split(), "--format", shape, *words.split()])
     out, err = capsys.readouterr()
     assert (code in (2, 4), bool(read_codes(out, shape=shape))) == (True, True), (code, out)
-    assert "error: " in err
+    assert "error[" in err
 
 
 @pytest.mark.parametrize(("line", "shape"), FORMATS)

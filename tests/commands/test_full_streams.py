@@ -32,7 +32,7 @@ def call(folder: Path, line: str, *, out: str = "", err: str = "") -> tuple[int,
 @pytest.mark.parametrize("line", LINES)
 def test_a_full_output_is_one_error(line: str, folder: Path) -> None:
     code, said = call(folder, line, out="/dev/full")
-    assert (code, said.count("error: ")) == (4, 1), said
+    assert (code, said.count("error[")) == (4, 1), said
     assert "no space left on device" in said
     assert "Exception ignored" not in said
     assert "Traceback" not in said

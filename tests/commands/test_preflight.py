@@ -70,7 +70,7 @@ def left(place: Path) -> list[str]:
 
 def errors(text: str) -> str:
     """The findings that are errors."""
-    return text[text.index("error: ") :]
+    return text[text.index("error[") :]
 
 
 def both(*words: str, place: Path) -> Answer:
@@ -112,7 +112,7 @@ def test_without_sbatch_nothing_is_submitted_with_one_error() -> None:
         assert done.err.count("there is no sbatch here") == 1
         assert "recipe plan lumi-g" in done.err
     assert recipe("build", "lumi-g", "env.yml", "--submit", "-n").code == 4
-    assert recipe("build", "lumi-g", "env.yml", "--submit").err.count("error: ") == 1
+    assert recipe("build", "lumi-g", "env.yml", "--submit").err.count("error[") == 1
 
 
 def test_an_output_in_the_way(place: Path) -> None:
@@ -142,7 +142,7 @@ def ready(place: Path) -> Iterator[None]:
 def test_a_temporary_folder_and_a_cache_that_cannot_be_used(place: Path) -> None:
     with ready(place):
         assert recipe("build", "local", "env.yml", "-n").code == 0
-        assert both("local", "env.yml", "--tmpdir", "no-such", place=place).code == 4
+        assert both("local", "env.yml", "--tmpdir", "no-such", place=place).code == 2
         os.environ["RECIPE_CACHE_DIR"] = "/proc/none"
         try:
             done = both("local", "env.yml", place=place)
@@ -370,3 +370,81 @@ def test_a_name_without_room_for_the_files_next_to_it(place: Path) -> None:
     have(place, "apptainer", "mksquashfs", "unsquashfs")
     done = both("local", "env.yml", "-o", f"{'x' * 242}.sif", place=place)
     assert (done.code, "is too long" in done.err) == (2, True)
+
+
+# What is refused comes at once, and is said of every command.
+
+
+def test_every_refusal_of_a_build_comes_at_once(place: Path) -> None:
+    (place / "mine.sif").write_text("precious")
+    done = both("local", "env.yml", "-o", "mine.sif", "--base", "/no/such.sif", place=place)
+    assert done.code == 2
+    assert "mine.sif' exists" in done.err
+    assert "the base image '/no/such.sif' does not exist" in done.err
+
+
+def test_an_account_and_the_machine_are_one_answer(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    have(place, "sbatch")
+    monkeypatch.setattr(machine, "find_other_site", lambda _site, host: "mn5" if host else "")
+    done = recipe("build", "lumi-g", "env.yml", "--submit", "-n")
+    assert "requires a Slurm account" in done.err
+    assert "this is not a machine of 'lumi-g'" in done.err
+
+
+def test_a_base_image_of_the_user_hides_no_other_machine(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module command of another site is no module command of this one."""
+    monkeypatch.setenv("BASH_FUNC_module%%", "() { :; }")
+    for words in (("lumi-g", "rocm.yml"), ("local", "lumi-g", "rocm.yml")):
+        done = recipe("build", *words, "--base", "docker://ubuntu:24.04", "-n")
+        assert done.code == 4, words
+        assert "this is not a machine of 'lumi-g': its base image '/appl/" in done.err
+    assert left(place) == ["env.yml", "rocm.yml"]
+
+
+@pytest.mark.parametrize(("output", "letter"), [("a:b.sif", ":"), ("a,b.sif", ","), ("c:d/x.sif", ":")])
+def test_no_output_that_a_container_cannot_bind(place: Path, output: str, letter: str) -> None:
+    (place / "c:d").mkdir()
+    done = both("local", "env.yml", "-o", output, place=place)
+    assert (done.code, f"contains '{letter}'" in done.err) == (2, True)
+
+
+def image_of(place: Path, name: str = "x.sif") -> Path:
+    """A SIF without content, which no command of these tests runs."""
+    path = place / name
+    with path.open("w+b") as file:
+        write_header(file, make_empty_sif("x86_64"), time=0)
+        file.truncate(1 << 20)
+    return path
+
+
+def test_a_run_says_that_this_is_another_machine(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image_of(place)
+    for site in ("lumi-g", "mn5", "frontier", "dawn"):
+        done = recipe("run", site, "x.sif", "--", "true")
+        assert done.code == 4, site
+        assert f"this is not a machine of '{site}': " in done.err
+        assert "give --here" in done.err
+    have(place, "sbatch")
+    monkeypatch.setenv("BASH_FUNC_module%%", "() { :; }")
+    assert "this may be no machine of 'mn5'" in recipe("run", "mn5", "x.sif", "--", "true").err
+    assert "no machine of 'mn5'" not in recipe("run", "mn5", "x.sif", "--here", "--", "true").err
+
+
+def test_nodes_without_a_job_are_refused(place: Path) -> None:
+    image_of(place)
+    done = recipe("run", "local", "x.sif", "--nodes", "2", "--", "true")
+    assert (done.code, "--nodes is for jobs" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", [("run", "local", "x.sif", "--", "true"), ("smoke", "local", "x.sif")])
+def test_an_image_that_is_cut_short_is_not_run(place: Path, command: tuple[str, ...]) -> None:
+    image = image_of(place)
+    with image.open("r+b") as file:
+        file.truncate(8000)
+    done = recipe(*command)
+    assert (done.code, "the image 'x.sif' is not sound: it is cut short" in done.err) == (2, True)
+
+
+def test_an_unknown_backend_is_a_faulty_command(place: Path) -> None:
+    assert both("local", "env.yml", "--backend", "foo", place=place).code == 2
+    assert both("mn5", "env.yml", "--backend", "layers", place=place).code == 3

@@ -20,11 +20,14 @@ print(json.load(open(sys.argv[0] + ".json")).get(asked, ""), end="")
     ("answers", "found"),
     [
         (
-            {"7_0,7_1": "7_0|RUNNING|n1|2026-11-22T01:00:00|None\n7_1|PENDING||N/A|Priority\n"},
+            {"7_0,7_1": "7_0|RUNNING|n1|2026-11-22T01:00:00|2026-11-22T02:00:00|None\n7_1|PENDING||N/A|N/A|Priority\n"},
             {"7_0": "RUNNING", "7_1": "PENDING"},
         ),
         # Cancelled while it waited: the array is known, the task is not.
-        ({"7_0,7_1": "7_0|RUNNING|n1|2026-11-22T01:00:00|None\n", "7": "7\n"}, {"7_0": "RUNNING", "7_1": "CANCELLED"}),
+        (
+            {"7_0,7_1": "7_0|RUNNING|n1|2026-11-22T01:00:00|2026-11-22T02:00:00|None\n", "7": "7\n"},
+            {"7_0": "RUNNING", "7_1": "CANCELLED"},
+        ),
         ({"7": "7\n"}, {"7_0": "CANCELLED", "7_1": "CANCELLED"}),
         ({}, {"7_0": "", "7_1": ""}),  # nobody knows the array any more
     ],

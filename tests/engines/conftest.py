@@ -16,43 +16,59 @@ from typing import Any
 import pytest
 from disks import Disk, mounted_disks
 from recipe_program import EXAMPLE, TINY, Built, Done, Room, build, find_links, program, run
-from smoke_program import Smoke
+from smoke_program import Smoke, write_easy_digits
 
 TORCH = "torch==2.13.0"
-# With `-n`: files that submit jobs stand in two lines for the two nodes of Slurm, any other file is one worker's, which
-# makes what its tests share once.
-SLURM = (
-    ("test_jobs", "test_jobs_again", "test_full_disk", "test_arrays"),
-    ("test_ngc", "test_launch_suite", "test_launch_lines", "test_many"),
-)
+# With `-n` any file is one worker's, which makes what its tests share once. Those that take longest begin first, those
+# that wait for jobs among those that compute.
 LONG = (
-    "test_same_bytes",
-    "test_killed",
-    "test_smoke_suite",
+    "test_jobs",
     "test_smoke_workload",
-    "test_injection",
+    "test_ngc",
+    "test_smoke_suite",
+    "test_full_disk",
+    "test_same_bytes",
+    "test_origin_backends",
+    "test_launch_suite",
+    "test_full_cache",
+    "test_killed",
     "test_cotainr",
+    "test_arrays",
+    "test_launch_lines",
+    "test_injection",
 )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """The lines of tests that `-n` gives to workers."""
+    """The files of tests that `-n` gives to workers, in the order in which they are collected."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Lines(LoadScopeScheduling):
+    class Files(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            stem = Path(nodeid.partition("::")[0]).stem
-            return next((f"slurm {line[0]}" for line in SLURM if stem in line), stem)
+            return nodeid.partition("::")[0]
 
     config.option.loadscopereorder = False  # theirs would begin with the most tests
-    return Lines(config, log)
+    return Files(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever takes longest begins first."""
-    order = (*SLURM[0], *SLURM[1], *LONG)
-    items.sort(key=lambda item: order.index(item.path.stem) if item.path.stem in order else len(order))
+    """Files that take long come first."""
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_slurm() -> Iterator[None]:
+    """A Slurm of this worker's own, so that no job waits for another worker's; shared where there are fewer."""
+    first = os.environ.get("SLURM_CONF")
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    with pytest.MonkeyPatch.context() as patch:
+        if first is not None:
+            folder = Path(first).parent
+            others = (folder.with_name(f"{folder.name}-{number}") for number in range(2, 10))
+            running = [folder, *(other for other in others if (other / "slurmctld.pid").exists())]
+            patch.setenv("SLURM_CONF", str(running[worker % len(running)] / Path(first).name))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -211,8 +227,17 @@ def torch_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 links = [word for link in find_links() for word in ("--find-links", link)]
                 uv = Path(sys.executable).with_name("uv")
                 run([uv, "pip", "install", "-q", "--python", python, *links, TORCH]).expect(0)
+                # uv compiles nothing and the workload writes nothing (-B): each rank would compile torch anew.
+                writing = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+                run([python, "-c", "import torch._dynamo, torch.distributed.run"], env=writing).expect(0)
                 (folder / "whole").touch()
         yield str(python)
+
+
+@pytest.fixture(scope="session")
+def easy_digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Digits that a training of two short epochs learns: for tests of what is around a training."""
+    return write_easy_digits(tmp_path_factory.mktemp("easy") / "digits")
 
 
 @pytest.fixture

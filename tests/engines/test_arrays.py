@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from recipe_program import Room, inside, report_of, run, stop, until_text
-from stand_ins.images import docker, stand_in_debian
-from testbed import MN5_BED, MODULES
+from stand_ins.images import docker, small_debian
+from testbed import MN5_BED, MODULES, near_the_limit
 
 pytestmark = pytest.mark.engines
 
@@ -131,7 +131,7 @@ def test_a_task_that_runs_out_of_time_is_told_and_says_so(bed: Room) -> None:
     while not (log.exists() and "begun" in log.read_text().splitlines()):
         assert time.monotonic() < end, "the task does not begin"
         time.sleep(0.2)
-    run(["scontrol", "update", f"JobId={job}", "TimeLimit=1"]).expect(0)
+    near_the_limit(job, by_hand=True)
     done = bed.recipe("status", "out", "--follow").expect(5)
     assert verdicts(done.err) == {"slow-bed": "failed", "good-bed": "passed"}
     assert f"job {job} of step 'build-image' ran out of time" in done.err
@@ -164,7 +164,7 @@ def test_by_plain_sbatch_and_bash(bed: Room) -> None:
 def test_docker_here_then_arrays(rooms: Callable[[str], Room], docker_daemon: str, base_tar: Path) -> None:
     del docker_daemon
     room = rooms("docker-arrays")
-    text = MN5_BED.format(base=stand_in_debian(base_tar), torch="0").replace('provides: {torch: "0"}', "")
+    text = MN5_BED.format(base=small_debian(base_tar), torch="0").replace('provides: {torch: "0"}', "")
     room.site("small-bed", text)
     for name, more in (("one", ""), ("two", ""), ("ill", "run: [cp /no/such/file /opt], ")):
         text = SIX.format(name=name, version="1.16.0", module="six").replace("smoke:", f"{more}smoke:")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import needed
-from recipe_program import Done, Room, inside, labels, report_of, run, stop, until_text
+from recipe_program import QUICK, Done, Room, inside, labels, report_of, run, stop, until_text
 from stand_ins.wheels import write_wheel
 
 pytestmark = pytest.mark.engines
@@ -53,11 +53,12 @@ class Lumi:
         program = room.write("bin/cotainr", f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         program.chmod(0o755)
         self.path = f"{program.parent}:{os.environ['PATH']}"
+        self.environment = {"PATH": self.path, **QUICK}
 
     def build(self, name: str, text: str, *words: str, **environment: str) -> Done:
         recipe = self.room.write(f"{name}.yml", text)
         image = self.room.folder / f"{name}.sif"
-        return self.room.recipe("build", self.site, recipe, "-o", image, *words, PATH=self.path, **environment)
+        return self.room.recipe("build", self.site, recipe, "-o", image, *words, **self.environment | environment)
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +134,7 @@ def test_a_package_that_does_not_exist_is_named(lumi: Lumi) -> None:
 def test_sigterm_leaves_nothing(lumi: Lumi) -> None:
     recipe = lumi.room.write("stopped.yml", RECIPE)
     image = lumi.room.folder / "stopped.sif"
-    process = lumi.room.start("build", lumi.site, recipe, "-o", image, "--accept-licenses", PATH=lumi.path)
+    process = lumi.room.start("build", lumi.site, recipe, "-o", image, "--accept-licenses", **lumi.environment)
     log = lumi.room.folder / "stopped.plan" / "logs" / "build-image.log"
     until_text(log, "Installing Conda environment", process=process)
     stop(process, signal.SIGTERM, whole_group=False).expect(143)
@@ -146,7 +147,7 @@ def test_without_the_internet_cotainr_is_explained(room: Room, base_sif: Path) -
     lumi = Lumi(room, base_sif, miniforge=False)
     recipe = room.write("tables.yml", RECIPE)
     words = ("build", lumi.site, recipe, "-o", room.folder / "x.sif", "--accept-licenses")
-    done = room.recipe(*words, PATH=lumi.path, https_proxy="http://127.0.0.1:9").expect(5)
+    done = room.recipe(*words, **lumi.environment, https_proxy="http://127.0.0.1:9").expect(5)
     assert "could not reach a server" in done.err
     assert room.left_behind() == []
 

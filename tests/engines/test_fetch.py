@@ -150,7 +150,7 @@ def test_a_base_image_of_a_registry(room: Served, docker_daemon: str, base_tar: 
 def test_a_failure_keeps_its_log(room: Served, base_sif: Path) -> None:
     room.write("demo.yml", WHEELS)
     done = room.alone("fetch", *words(room, base_sif)[:4]).expect(5)
-    assert "error: step 'fetch' failed: this machine could not reach a server it needs" in done.err
+    assert "]: step 'fetch' failed: this machine could not reach a server it needs" in done.err
     assert "fix: fetch where the internet can be reached" in done.err
     (log,) = (room.folder / "cache" / "fetch").glob("demo-local-*/logs/fetch.log")
     assert f"at:  {log}" in done.err

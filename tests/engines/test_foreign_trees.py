@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from recipe_program import Done, Room, inside, run
+from recipe_program import QUICK_ARGUMENTS, Done, Room, inside, run
 
 pytestmark = pytest.mark.engines
 ROOT = Path(__file__).parents[2]
@@ -149,59 +149,60 @@ def test_security_01_what_is_mounted_below_a_folder_is_not_removed(
     assert removed == "False False True"
 
 
-def linked_base(room: Room, base: Path, lines: str) -> Path:
-    """The test base with more folders and links."""
-    definition = room.write("base.def", f"Bootstrap: localimage\nFrom: {base}\n%post\n{lines}\n")
-    target = room.folder / "own-base.sif"
-    run(["apptainer", "build", "--fakeroot", target, definition], cwd=room.folder).expect(0)
+DEEP = "/".join(str(number) for number in range(16))
+ODD = 'x" f 444 0 0 touch CANARY #'
+LINKED = f"""
+    mkdir -p /q /opt/t/{DEEP}; rmdir /opt/t/{DEEP}; ln -s /q /opt/t/{DEEP}; ln -s /q/y /q/d
+    mkdir -p /data/real; ln -s /data/real /opt/data; ln -s run /var/own; mkdir /var/run2
+    mkdir /names; touch '/names/{ODD}' '/names/with blank' '/names/b\\s'
+"""
+
+
+@pytest.fixture(scope="module")
+def linked_base(rooms: Callable[[str], Room], base_sif: Path) -> Path:
+    """The test base with more folders, links and names."""
+    room = rooms("linked-base")
+    definition = room.write("base.def", f"Bootstrap: localimage\nFrom: {base_sif}\n%post\n{LINKED}")
+    target = room.folder / "base.sif"
+    packing = ("--mksquashfs-args", QUICK_ARGUMENTS)
+    run(["apptainer", "build", "--fakeroot", *packing, target, definition], cwd=room.folder).expect(0)
     return target
 
 
-def test_security_02_files_are_not_written_through_links_of_base_and_folder(room: Room, base_sif: Path) -> None:
+def test_security_02_files_are_not_written_through_links_of_base_and_folder(room: Room, linked_base: Path) -> None:
     """The base moves a folder up, so that a link in it leads further than it did where it lay."""
     mine = users_folder(room.folder / "mine")
     (mine / ".bashrc").write_text("# my own")
     before = snapshot(mine)
-    deep = "/".join(str(number) for number in range(16))
-    base = linked_base(
-        room, base_sif, f"mkdir -p /q /opt/t/{deep}; rmdir /opt/t/{deep}; ln -s /q /opt/t/{deep}; ln -s /q/y /q/d"
-    )
-    tree = room.folder / "tree" / deep
+    tree = room.folder / "tree" / DEEP
     (tree / "d").mkdir(parents=True)
     (tree / "d" / ".bashrc").write_text("touch CANARY")
     (tree / "y").symlink_to("../" * 16 + str(mine).lstrip("/"))
     text = "name: own\ndependencies: []\ncontainer:\n  files:\n    tree: /opt/t\n"
-    done = build(room, base, text)
+    done = build(room, linked_base, text)
     assert snapshot(mine) == before
     assert done.code in (2, 5)
     assert "fix:" in done.err
     assert not (room.folder / "x.sif").exists()
 
 
-def test_security_02_files_through_links_of_the_base_that_stay_inside(room: Room, base_sif: Path) -> None:
-    base = linked_base(
-        room, base_sif, "mkdir -p /data/real; ln -s /data/real /opt/data; ln -s run /var/own; mkdir /var/run2"
-    )
+def test_security_02_files_through_links_of_the_base_that_stay_inside(room: Room, linked_base: Path) -> None:
     for name, text in {"a/file": "content", "b/file": "other"}.items():
         room.write(f"tree/{name}", text)
     (room.folder / "tree" / "a" / "link").symlink_to("../b/file")
     (room.folder / "tree" / "folder").symlink_to("a")
     text = "name: own\ndependencies: []\ncontainer:\n  files:\n    tree: /opt/data/tree\n"
-    build(room, base, text).expect(0)
+    build(room, linked_base, text).expect(0)
     image = room.folder / "x.sif"
     assert inside(image, "readlink", "/opt/data") == "/data/real\n"
     assert inside(image, "cat", "/data/real/tree/a/link", "/opt/data/tree/folder/file") == "othercontent"
     assert os.path.lexists(room.folder / "tree" / "folder")
 
 
-def test_security_02_a_name_in_a_base_image_is_no_command_of_the_packer(
-    rooms: Callable[[str], Room], base_sif: Path
-) -> None:
+def test_security_02_a_name_in_a_base_image_is_no_command_of_the_packer(room: Room, linked_base: Path) -> None:
     """Names that a step hides by replacing their folder are told to mksquashfs, whose language knows commands."""
-    room = rooms("names")
-    odd = 'x" f 444 0 0 touch CANARY #'
-    base = linked_base(room, base_sif, f"mkdir -p /q; touch '/q/{odd}' '/q/with blank' '/q/b\\\\s'")
-    text = "name: own\ndependencies: []\ncontainer:\n  run:\n    - rm -r /q && mkdir /q && touch /q/new\n"
-    build(room, base, text).expect(0)
+    assert sorted(inside(linked_base, "ls", "/names").splitlines()) == sorted([ODD, "with blank", "b\\s"])
+    text = "name: own\ndependencies: []\ncontainer:\n  run:\n    - rm -r /names && mkdir /names && touch /names/new\n"
+    build(room, linked_base, text).expect(0)
     assert list(room.folder.rglob("CANARY")) == []
-    assert inside(room.folder / "x.sif", "ls", "/q") == "new\n"
+    assert inside(room.folder / "x.sif", "ls", "/names") == "new\n"

@@ -10,11 +10,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe_program import LIMIT, TORCH, Built, Room, processes, program, report_of, run, stop, until_text
+from recipe_program import LIMIT, TORCH, Built, Done, Room, processes, program, report_of, run, stop, until_text
 from testbed import TRAINING, near_the_limit, saved
 
 pytestmark = pytest.mark.engines
@@ -206,64 +207,89 @@ def test_ctrl_c_leaves_the_job_and_status_comes_back_and_cancels(bed: Room, tiny
     until_out_of_queue(job)
 
 
-def test_the_time_limit_reaches_work_that_looks_for_the_file(bed: Room, tiny: Built) -> None:
-    work = ': >"$RECIPE_STOP.heeded"; echo begun; until [ -e "$RECIPE_STOP" ]; do sleep 0.2; done; echo saved; exit 143'
-    (job,) = numbers(
-        bed.recipe("run", "bed", tiny.image, "--submit", "--no-wait", "--", "sh", "-c", work).expect(0).err
-    )
-    until_running(job)
-    until_said(bed.folder / "x.run", job, "begun")  # a signal before that would find no work to tell
-    near_the_limit(job)
-    done = bed.recipe("status", "x.run", "--follow").expect(143)
-    assert "saved" in done.out
-    assert "ran out of time" in done.err
-    assert record_of(bed.folder / "x.run")["reason"] == "time limit"
+# --- the time limit --------------------------------------------------------------------------------------------------
 
-
+CROWD = SITE.replace("partition: test", "partition: crowd")
+HEEDS = ': >"$RECIPE_STOP.heeded"; echo begun 0; until [ -e "$RECIPE_STOP" ]; do sleep 0.2; done; echo saved; exit 143'
 WRAPPER = """
     python3 training.py
     echo "rank $RANK left with $?"
     exit 7
 """
+LIMITED = {
+    "heeds": ("--", "sh", "-c", HEEDS),
+    "saves": ("--nodes", "2", "--", "python3", "training.py"),
+    "wrapped": ("--nodes", "2", "--", "sh", "train.sh"),
+    "ignores": ("--nodes", "2", "--", "python3", "training.py", "--ignore"),
+}
 
 
-def submit_training(bed: Room, tiny: Built, *words: str) -> str:
-    """Submit it on two ranks of each of two nodes; the job, when all of them train."""
-    shutil.copy(TRAINING, bed.folder)
-    bed.write("train.sh", WRAPPER)
-    done = bed.recipe("run", "bed", tiny.image, "--submit", "--nodes", "2", "--no-wait", "--", *words).expect(0)
-    (job,) = numbers(done.err)
-    for rank in range(4):
-        until_said(bed.folder / "x.run", job, f"begun {rank}")
-    return job
+@dataclass(frozen=True, kw_only=True)
+class Limited:
+    """A job near its time limit, and its room."""
+
+    bed: Room
+    job: str
+
+    def follow(self, code: int) -> Done:
+        done = self.bed.recipe("status", "x.run", "--follow").expect(code)
+        assert "ran out of time" in done.err
+        return done
+
+    def begun(self, ranks: int) -> None:
+        for rank in range(ranks):  # a signal before that would find no work to tell
+            until_said(self.bed.folder / "x.run", self.job, f"begun {rank}")
 
 
-@pytest.mark.parametrize(("words", "code"), [(("python3", "training.py"), 5), (("sh", "train.sh"), 7)])
+@pytest.fixture(scope="module")
+def limited(rooms: Callable[[str], Room], tiny: Built) -> dict[str, Limited]:
+    """All of them at one time: Slurm looks for jobs at their limit twice a minute."""
+    found = {}
+    for name, words in LIMITED.items():
+        bed = Room(rooms("limited").folder / name)
+        bed.site("bed", CROWD)
+        shutil.copy(TRAINING, bed.folder)
+        bed.write("train.sh", WRAPPER)
+        done = bed.recipe("run", "bed", tiny.image, "--submit", "--no-wait", *words).expect(0)
+        (job,) = numbers(done.err)
+        found[name] = Limited(bed=bed, job=job)
+    for name, one in found.items():
+        one.begun(4 if "--nodes" in LIMITED[name] else 1)
+    for name, one in found.items():
+        near_the_limit(one.job, soon=name == "ignores")
+    return found
+
+
+def test_the_time_limit_reaches_work_that_looks_for_the_file(limited: dict[str, Limited]) -> None:
+    one = limited["heeds"]
+    assert "saved" in one.follow(143).out
+    assert record_of(one.bed.folder / "x.run")["reason"] == "time limit"
+
+
+@pytest.mark.parametrize(("name", "code"), [("saves", 5), ("wrapped", 7)])
 def test_a_program_that_knows_sigterm_saves_near_the_time_limit(
-    rooms: Callable[[str], Room], tiny: Built, words: tuple[str, ...], code: int
+    limited: dict[str, Limited], name: str, code: int
 ) -> None:
-    bed = Room(rooms("near").folder / words[0])
-    bed.site("bed", SITE)
-    near_the_limit(submit_training(bed, tiny, *words))
-    done = bed.recipe("status", "x.run", "--follow").expect(code)
-    assert "ran out of time" in done.err
+    bed = limited[name].bed
+    done = limited[name].follow(code)
     assert saved(bed.folder) == [[signal.SIGTERM, True]] * 4
     record = record_of(bed.folder / "x.run")
     assert (record["reason"], record["exit_code"], record["ending"]) == ("time limit", code, False)
     assert "Bus error" not in done.out
-    assert done.out.count("left with 5") == (4 if words[0] == "sh" else 0)  # the wrapper goes on after its program
+    assert done.out.count("left with 5") == (4 if name == "wrapped" else 0)  # the wrapper goes on after its program
     until_gone(bed)
 
 
-def test_a_program_that_ignores_sigterm_is_killed_at_the_limit(bed: Room, tiny: Built) -> None:
-    job = submit_training(bed, tiny, "python3", "training.py", "--ignore")
-    near_the_limit(job, soon=True)
-    done = bed.recipe("status", "x.run", "--follow").expect(143)
-    assert "ran out of time" in done.err
-    assert saved(bed.folder) == [[signal.SIGTERM, True]] * 4
-    assert record_of(bed.folder / "x.run")["reason"] == "time limit"
-    until_out_of_queue(job)
-    until_gone(bed)
+def test_a_program_that_ignores_sigterm_is_killed_at_the_limit(limited: dict[str, Limited]) -> None:
+    one = limited["ignores"]
+    one.follow(143)
+    assert saved(one.bed.folder) == [[signal.SIGTERM, True]] * 4
+    assert record_of(one.bed.folder / "x.run")["reason"] == "time limit"
+    until_out_of_queue(one.job)
+    until_gone(one.bed)
+
+
+# --- other ends ------------------------------------------------------------------------------------------------------
 
 
 def until_out_of_queue(job: str) -> None:

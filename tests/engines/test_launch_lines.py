@@ -163,7 +163,7 @@ def test_a_program_under_hydra_saves_near_the_time_limit(kit: Kits) -> None:
     )  # fmt: skip
     for rank in range(4):
         dawn.until_said(number, f"begun {rank}")
-    near_the_limit(str(number))
+    near_the_limit(str(number), by_hand=True)
     record = dawn.ended(number)
     assert (record["reason"], record["ending"]) == ("time limit", False)
     assert saved(dawn.folder) == [[signal.SIGTERM, True]] * 4

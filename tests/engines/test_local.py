@@ -30,7 +30,8 @@ def test_the_example_is_built_and_trains(digits: Built) -> None:
 
 def test_the_numbers_of_the_training(digits: Built) -> None:
     smoke = report_of(digits.plan)["smoke"]
-    assert smoke["mnist"]["accuracy"] >= 0.9
+    assert smoke["mnist"]["data"] == {"source": "drawn", "train": 4000, "test": 1000}
+    assert smoke["mnist"]["accuracy"] >= 0.93
     assert smoke["mnist"]["training"]["last_loss"] < smoke["mnist"]["training"]["first_loss"]
     ranks = smoke["ddp"]["ranks"]
     assert [rank["rank"] for rank in ranks] == [0, 1]
@@ -66,7 +67,9 @@ def test_real_digits_reach_95_percent(digits: Built, room: Room) -> None:
         pytest.skip("RECIPE_TEST_MNIST names no folder with MNIST's four files; they are not part of the repository")
     out = room.folder / "real"
     room.recipe("smoke", "local", digits.image, "--data", data, "--workload", "mnist", "-o", out).expect(0)
-    assert json.loads((out / "smoke-mnist.json").read_text())["accuracy"] >= 0.95
+    result = json.loads((out / "smoke-mnist.json").read_text())
+    assert result["data"] == {"source": "mnist", "train": 8000, "test": 2000}
+    assert result["accuracy"] >= 0.95
 
 
 # --- every key of a recipe -------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ os._exit(0)
 def test_what_cannot_be_solved_is_told_with_the_reason(room: LockRoom, env: Callable[..., Path]) -> None:
     file = env("numpy=9", "no-such-package")
     done = room.locked("local", env=file).expect(3)
-    assert "error: the conda packages cannot be installed together" in done.err
+    assert "]: the conda packages cannot be installed together" in done.err
     assert re.search(r"numpy|no-such-package", done.err)
     assert not name_index(file).exists()
 

@@ -145,7 +145,7 @@ def test_what_does_not_exist_is_told(room: LockRoom, indexes: Mapping[str, str])
 def test_an_image_whose_python_is_not_known_is_told(room: LockRoom, indexes: Mapping[str, str]) -> None:
     file = room.write("requirements.txt", "filelock\n")
     done = room.recipe("lock", "local", file, "--base", "docker://127.0.0.1:9/some/image:1", **indexes).expect(2)
-    assert "error: the Python of 'docker://127.0.0.1:9/some/image:1' is not known" in done.err
+    assert "]: the Python of 'docker://127.0.0.1:9/some/image:1' is not known" in done.err
 
 
 def test_a_private_index_and_its_password(room: LockRoom, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from recipe_program import Done, Room, inside, report_of, stop, until_text
-from stand_ins.images import docker, stand_in_debian
+from stand_ins.images import docker, small_debian
 from testbed import MN5_BED, MODULES
 
 from builder.sif.sif import list_layers, read_sif
@@ -34,7 +34,7 @@ class Mn5:
 
     def __init__(self, room: Room, tar: Path) -> None:
         self.room = room
-        self.small = MN5_BED.format(base=stand_in_debian(tar), torch="0").replace('provides: {torch: "0"}', "")
+        self.small = MN5_BED.format(base=small_debian(tar), torch="0").replace('provides: {torch: "0"}', "")
         room.site("small-bed", self.small)
 
     def build(self, site: str, recipe: Path, image: str, *words: str) -> Done:

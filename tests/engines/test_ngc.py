@@ -99,7 +99,7 @@ def test_docker_here_then_conversion_and_smoke_as_jobs(ngc: Ngc, done: Done, bui
     assert report["steps"][0]["log"] == "logs/build-image.log"
     assert {"docker", "sbatch"} <= set(report["versions"])
     assert report["proof"]["torch"]
-    assert report["smoke"]["nodes/pi"]["world"] == 4
+    assert report["smoke"]["nodes/pi"]["world"] == 2
     assert ngc.build().expect(0).err.startswith("nothing to do")
     assert ngc.room.left_behind() == []
 

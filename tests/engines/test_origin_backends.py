@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from recipe_program import Done, Room, inside, report_of, run
 from stand_ins.images import docker, stand_in_debian
 from test_arrays import BED
 from test_cotainr import Lumi
-from test_origin import OTHER_PLAN, RENAMES, without
+from test_origin import OTHER_PLAN, RENAMES, copy, without
 from test_tykky import Tykky
 from victim import Victim, ended, reached
 
@@ -29,11 +29,6 @@ pytestmark = pytest.mark.engines
 RECIPE = "name: x\n{conda}dependencies: [{python}pip: [six=={version}]]\ncontainer: {{smoke: {{imports: [six]}}}}\n"
 CONDA = {"conda": "channels: [conda-forge]\n", "python": "python=3.11, "}
 NAMED = "import six; print(six.__version__)"
-
-
-def copy(paths: Iterable[Path], folder: Path) -> None:
-    """With their times and links."""
-    run(["cp", "-a", *paths, folder]).expect(0)
 
 
 @dataclass(kw_only=True)
@@ -127,7 +122,7 @@ def backend(request: pytest.FixtureRequest, rooms: Callable[[str], Room]) -> Ite
         lumi = Lumi(room, request.getfixturevalue("base_sif"))
         where = ("--backend", "cotainr")
         found = Backend(
-            room=room, base="", site=lumi.site, where=where, environment={"PATH": lumi.path}, conda=True,
+            room=room, base="", site=lumi.site, where=where, environment=lumi.environment, conda=True,
             program="cotainr",
         )  # fmt: skip
     else:
@@ -160,7 +155,7 @@ def test_fault_01_a_build_that_was_refused(backend: Backend) -> None:
     less = without(backend.program, at=backend.room.folder / "less", path=path)
     backend.build("1.17.0", "--force", PATH=less).expect(4)
     backend.is_refused()
-    backend.build("1.17.0", "--force", "--tmpdir", backend.room.folder / "missing").expect(4)
+    backend.build("1.17.0", "--force", "--tmpdir", backend.room.folder / "missing").expect(2)
     backend.is_refused()
 
 
@@ -177,7 +172,9 @@ def test_fault_01_a_build_that_was_killed(backend: Backend, rename: str) -> None
         assert not backend.image.exists()
     else:
         backend.is_refused()
-    if rename == "plan":  # nothing of the image is there yet: what comes next is a build as any
+    # With the plan alone nothing of the image is there yet, and after cotainr's kill a build is what it is after
+    # docker's: its own draft in the way is in test_cotainr.py.
+    if rename == "plan" or backend.program == "cotainr":
         return
     backend.build("1.17.0", "--force").expect(0)
     assert backend.built() == "1.17.0"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from recipe_program import Built, Room, run
+from recipe_program import TORCH, Built, Room, build, run
 
 pytestmark = pytest.mark.engines
 
@@ -37,10 +37,66 @@ def test_an_image_of_another_vendor_is_no_success(tiny: Built) -> None:
     assert done.out.endswith("verdict: FAIL\n")
 
 
+def test_an_image_without_torch_is_not_tested(tiny: Built) -> None:
+    done = tiny.room.recipe("smoke", "local", tiny.image).expect(0)
+    assert done.out.startswith("verdict: not tested: the image has no torch")
+    done = tiny.room.recipe("run", "local", tiny.image, "--gpus", "2", "--", "true").expect(2)
+    assert "has no torch" in done.err
+
+
+def test_torch_of_another_vendor_has_one_verdict(digits: Built) -> None:
+    """The CPU's torch at a site with Intel GPUs: it trains, and is not what that site needs."""
+    done = digits.room.recipe("smoke", "dawn", digits.image, "--workload", "mnist").expect(6)
+    assert "smoke: FAILED" in done.err
+    assert [line for line in done.out.splitlines() if line.startswith("FAIL")] == [
+        f"FAIL  image: torch: torch {TORCH}+cpu is not built for intel GPUs (expected a build for intel)"
+    ]
+    assert done.out.endswith("verdict: FAIL\n")
+    assert "warning: there is no intel GPU here: the smoke test trained on the CPU" in done.err
+    done = digits.room.recipe("smoke", "local", digits.image, "--workload", "mnist").expect(0)
+    assert ("smoke: done" in done.err, "warning" in done.err) == (True, False)
+
+
+def test_what_was_not_tested_has_not_passed(room: Room, base_sif: Path) -> None:
+    text = "name: plain\ndependencies: [pip: [six==1.16.0]]\n"
+    plain = build(room, room.write("plain.yml", text), base_sif)
+    assert f"built, not tested: {plain.image}" in plain.done.err
+    assert "train in the image" not in plain.done.err
+    words = ("--base", str(base_sif))
+    assert "was built from this and was not tested" in plain.build(*words).expect(0).err
+    assert "x.sif was built from this" in plain.build(*words, "-n").expect(0).err
+    assert ": built, not tested\n" in room.recipe("report", plain.image).expect(0).out
+    assert "built, not tested" in plain.build(*words, "--no-smoke", "--force").expect(0).err
+    again = plain.build(*words).expect(2)
+    assert "and was not tested" in again.err
+    assert "give --from smoke to test it" in again.err
+    steps = [line.split()[1] for line in plain.build(*words, "--from", "smoke", "-n").expect(0).out.splitlines()
+             if line.startswith("  step")]  # fmt: skip
+    assert steps == ["2"]
+    plain.build(*words, "--from", "smoke").expect(0)
+    assert "nothing to do" in plain.build(*words).expect(0).err
+
+
+def test_a_plan_of_another_recipe_leaves_that_of_an_image(room: Room, base_sif: Path) -> None:
+    text = "name: x\ndependencies: [pip: [six=={}]]\n"
+    one, two = (room.write(f"{name}.yml", text.format(name)) for name in ("1.16.0", "1.17.0"))
+    words = ("local", one, "--base", base_sif)
+    room.recipe("build", *words).expect(0)
+    done = room.recipe("plan", "local", two, "--base", base_sif).expect(2)
+    assert "x-local.sif' was built from the plan in" in done.err
+    room.recipe("plan", *words).expect(0)
+    assert "nothing to do" in room.recipe("build", *words).expect(0).err
+    room.recipe("plan", "local", two, "--base", base_sif, "--force").expect(0)
+    done = room.recipe("build", *words).expect(2)
+    assert "its plan folder holds another plan now" in done.err
+    room.recipe("plan", *words).expect(0)  # as the message says
+    assert "nothing to do" in room.recipe("build", *words).expect(0).err
+
+
 def test_a_file_that_is_no_image(room: Room) -> None:
     image = room.write("none.sif", "this is no image\n")
     done = room.recipe("smoke", "local", image).expect(2)
-    assert "is a text, and not an image" in done.err
+    assert "is a text file, and not an image" in done.err
     assert room.left_behind() == []
 
 

@@ -75,8 +75,10 @@ def test_what_was_measured_can_be_true(job: Smoke) -> None:
     assert [row["bytes"] for row in allreduce["sweep"]] == [32768, 65536, 131072]
     assert all(row["busbw"] == pytest.approx(row["algbw"]) for row in allreduce["sweep"])  # 2 (n - 1) / n is 1
     assert startup["seconds"]["exec_to_python"] >= 2
-    parts = sum(startup["seconds"][name] for name in ("exec_to_python", "import_torch", "first_device", "first_step"))
-    assert parts <= startup["seconds"]["exec_to_first_step"] + 0.1
+    for rank in startup["ranks"]:  # the result has the slowest rank's of each
+        took = rank["seconds"]
+        parts = sum(took[name] for name in ("exec_to_python", "import_torch", "first_device", "first_step"))
+        assert parts <= took["exec_to_first_step"] + 0.1
 
 
 def change(smoke: Smoke, name: str, alter: Any) -> None:

@@ -17,25 +17,19 @@ from smoke_program import FOLDER, LAUNCHERS, LONG, Smoke, all_gone, training
 pytestmark = pytest.mark.engines
 
 
-def test_mnist_on_drawn_digits_passes_in_time(smoke: Smoke) -> None:
-    status, output = smoke.run("mnist", "--result", "result.json", "--expect-vendor", "cpu", "--timeout", "120")
+def easily(digits: Path, epochs: int = 2) -> list[str]:
+    return ["--data", str(digits), "--epochs", str(epochs)]
+
+
+def test_mnist_passes_and_leaves_its_result_alone(smoke: Smoke, easy_digits: Path) -> None:
+    """What it learns of drawn and of real digits is in test_local.py."""
+    words = ("--result", "result.json", "--expect-vendor", "cpu", "--timeout", "120")
+    status, output = smoke.run("mnist", *easily(easy_digits), *words)
     assert status == 0, output
     assert output.splitlines()[-1] == "verdict: pass"
-    result = smoke.result()
-    assert result["data"] == {"source": "drawn", "train": 4000, "test": 1000}
-    assert result["accuracy"] >= 0.93
+    assert smoke.result()["data"] == {"source": "mnist", "train": 320, "test": 50}
     assert [path.name for path in smoke.folder.iterdir()] == ["result.json"]
     assert sorted(path.name for path in smoke.program.iterdir()) == sorted(path.name for path in FOLDER.glob("*.py"))
-
-
-def test_mnist_on_real_digits_reaches_95_percent(smoke: Smoke) -> None:
-    data = os.environ.get("RECIPE_TEST_MNIST", "")
-    if not data:
-        pytest.skip("RECIPE_TEST_MNIST names no folder with MNIST's IDX files")
-    status, output = smoke.run("mnist", "--data", data, "--result", "result.json", "--timeout", "180")
-    assert status == 0, output
-    assert smoke.result()["data"] == {"source": "mnist", "train": 8000, "test": 2000}
-    assert smoke.result()["accuracy"] >= 0.95
 
 
 def test_too_little_training_fails(smoke: Smoke) -> None:
@@ -119,37 +113,40 @@ def test_an_import_that_kills_the_process_is_named(smoke: Smoke, tmp_path: Path)
     assert smoke.run("judge", "result.json")[0] == 1
 
 
-def test_two_ranks_of_our_own_pass(smoke: Smoke) -> None:
-    status, output = smoke.run("ddp", "--ranks", "2", "--result", "result.json", SLURM_PROCID="0", SLURM_NTASKS="8")
+def test_two_ranks_of_our_own_pass(smoke: Smoke, easy_digits: Path) -> None:
+    words = ("ddp", "--ranks", "2", *easily(easy_digits), "--result", "result.json")
+    status, output = smoke.run(*words, SLURM_PROCID="0", SLURM_NTASKS="8")
     assert status == 0, output
     result = smoke.result()
     assert result["launcher"] == "own"
     assert result["backend"] == "gloo"
-    assert [entry["samples"] for entry in result["ranks"]] == [2000 * result["training"]["epochs"]] * 2
+    assert [entry["samples"] for entry in result["ranks"]] == [160 * 2] * 2
     assert len({entry["checksum"] for entry in result["ranks"]}) == 1
     assert len({entry["initial_checksum"] for entry in result["ranks"]}) == 2
     written = {path.name for path in smoke.folder.iterdir()}
     assert written == {"result.json", "result.json.rank0.json", "result.json.rank1.json"}
 
 
-def test_without_a_result_nothing_is_written(smoke: Smoke, tmp_path: Path) -> None:
+def test_without_a_result_nothing_is_written(smoke: Smoke, easy_digits: Path, tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     program = sorted(path.name for path in smoke.program.iterdir())
-    status, output = smoke.run("ddp", "--ranks", "2", "--samples", "2000", TMPDIR=str(temporary))
+    status, output = smoke.run("ddp", "--ranks", "2", *easily(easy_digits, 1), TMPDIR=str(temporary))
     assert status == 0, output
     assert list(temporary.iterdir()) == []
     assert sorted(path.name for path in smoke.program.iterdir()) == program
     assert list(smoke.folder.iterdir()) == []
 
 
-def test_ranks_of_a_launcher_pass(smoke: Smoke) -> None:
-    processes = smoke.launch([0, 1], 2, "--expect-ranks", "2", "--samples", "2001")
+def test_ranks_of_a_launcher_pass(smoke: Smoke, easy_digits: Path) -> None:
+    """The images are odd in number: one is left out."""
+    processes = smoke.launch([0, 1], 2, "--expect-ranks", "2", *easily(easy_digits), "--samples", "301")
     outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
     assert outputs[0].splitlines()[-1] == "verdict: pass"
     assert "verdict" not in outputs[1]
     assert smoke.result()["launcher"] == "slurm"
+    assert [entry["samples"] for entry in smoke.result()["ranks"]] == [150 * 2] * 2
 
 
 def test_a_launcher_that_started_each_rank_alone_fails(smoke: Smoke) -> None:
@@ -171,11 +168,11 @@ def test_a_launcher_that_started_each_rank_alone_fails(smoke: Smoke) -> None:
     assert smoke.failed()["ranks"] == "1 of 2 finished; rank 1 never reported"
 
 
-def test_torchrun_inside_one_slurm_task_passes(smoke: Smoke) -> None:
+def test_torchrun_inside_one_slurm_task_passes(smoke: Smoke, easy_digits: Path) -> None:
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     environment = {name: text for name, text in os.environ.items() if not name.startswith(LAUNCHERS)}
     done = subprocess.run(
-        [smoke.python, *torchrun, str(smoke.program), "ddp", "--result", "result.json", "--samples", "2000"],
+        [smoke.python, *torchrun, str(smoke.program), "ddp", "--result", "result.json", *easily(easy_digits)],
         cwd=smoke.folder,
         env=environment | {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0", "GLOO_SOCKET_IFNAME": "lo"},
         check=False,
@@ -245,19 +242,20 @@ def test_ranks_end_with_a_parent_that_was_killed(smoke: Smoke) -> None:
     assert smoke.result()["error"] == "the run ended before its verdict"
 
 
-def test_a_snapshot_is_resumed(smoke: Smoke) -> None:
-    arguments = ["ddp", "--ranks", "2", "--samples", "2000", "--snapshot", "snapshot.pt", "--result", "result.json"]
-    status, _ = smoke.run(*arguments, "--epochs", "2")
+def test_a_snapshot_is_resumed(smoke: Smoke, easy_digits: Path) -> None:
+    arguments = ["ddp", "--ranks", "2", "--snapshot", "snapshot.pt", "--result", "result.json"]
+    status, output = smoke.run(*arguments, *easily(easy_digits, 2))
+    assert status == 0, output
     first = smoke.result()
     assert first["resumed_from_epoch"] == 0
-    status, output = smoke.run(*arguments, "--epochs", "5")
+    status, output = smoke.run(*arguments, *easily(easy_digits, 5))
     result = smoke.result()
     assert status == 0, output
     assert result["resumed_from_epoch"] == 2
     assert result["training"]["epochs_run"] == 3
-    assert result["training"]["first_loss"] == pytest.approx(first["training"]["first_loss"], rel=0.6)
-    assert [entry["samples"] for entry in result["ranks"]] == [3000, 3000]
-    status, output = smoke.run(*arguments, "--epochs", "5")  # nothing is left to train
+    assert result["training"]["losses"][:10] == first["training"]["losses"]
+    assert [entry["samples"] for entry in result["ranks"]] == [160 * 3] * 2
+    status, output = smoke.run(*arguments, *easily(easy_digits, 5))  # nothing is left to train
     assert status == 0, output
     assert smoke.result()["training"]["epochs_run"] == 0
     assert smoke.result()["ranks"][0]["checksum"] == result["ranks"][0]["checksum"]

@@ -15,6 +15,7 @@ from recipe_program import Done, Room, run
 
 from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.execute.plan_folder import write_plan
+from builder.model.recipe import Workload
 from builder.model.target import Context
 from builder.parse.site import load_site
 
@@ -111,7 +112,7 @@ SITES = {
           jobs:
             gpu: {nodes: 1, tasks_per_node: 1, cpus_per_task: 1, minutes: 15, options: {partition: test}}
             node: {nodes: 1, tasks_per_node: 2, cpus_per_task: 1, minutes: 10, options: {partition: test}}
-            nodes: {nodes: 2, tasks_per_node: 2, cpus_per_task: 1, minutes: 15, options: {partition: test}}
+            nodes: {nodes: 2, tasks_per_node: 1, cpus_per_task: 1, minutes: 15, options: {partition: test}}
         launch:
           launcher: srun
           master_port: "10000+job"
@@ -129,7 +130,7 @@ MN5_BED = """
       jobs:
         gpu: {{cpus_per_task: 1, options: {{qos: , partition: test}}}}
         node: {{tasks_per_node: 2, cpus_per_task: 1, options: {{qos: , partition: test}}}}
-        nodes: {{tasks_per_node: 2, cpus_per_task: 1, options: {{qos: , partition: test}}}}
+        nodes: {{tasks_per_node: 1, cpus_per_task: 1, options: {{qos: , partition: test}}}}
         convert: {{minutes: 15, options: {{qos: , exclusive: , partition: test}}}}
     base_images:
       - reference: docker://{base}
@@ -177,12 +178,13 @@ class Job:
 class Kit:
     """A plan folder of a site for an image that exists, and the jobs submitted from it."""
 
-    def __init__(self, room: Room, site: str, image: Path) -> None:
+    def __init__(self, room: Room, site: str, image: Path, *, workloads: tuple[Workload, ...] | None = None) -> None:
         self.image, self.folder = image, room.folder / f"kit-{site}"
         if site in SITES:
             room.site(site, SITES[site])
         loaded = load_site(site, folder=room.sites)
-        plan = make_smoke_plan(make_image_target(loaded, image=str(image), context=Context(tool="recipe of the tests")))
+        context = Context(tool="recipe of the tests")
+        plan = make_smoke_plan(make_image_target(loaded, image=str(image), context=context, workloads=workloads))
         write_plan(plan, self.folder, recipe_folder=self.folder)
         shutil.copy(WITNESS, self.folder)
         self.environment = room.environment(RECIPE_IMAGE=str(image), MODULEPATH=str(MODULES))
@@ -252,10 +254,11 @@ class Kit:
         return "\n".join(path.read_text(errors="replace") for path in self.folder.glob("*.log"))
 
 
-def near_the_limit(job: str, *, soon: bool = False) -> None:
-    """Move the time limit of a running job so near that it is told at once, with a minute left at least.
+def near_the_limit(job: str, *, soon: bool = False, by_hand: bool = False) -> None:
+    """Move the time limit of a running job so near that it is told, with a minute left at least.
 
-    With `soon` a little more than the half minute between two looks of Slurm's: for what is going to be killed.
+    Slurm tells it within the half minute between two looks of its own; `by_hand` sends the same at once, for what that
+    does. With `soon` the limit is a little more than that half minute away: for what is going to be killed.
     """
     if soon:
         run(["scontrol", "update", f"JobId={job}", f"EndTime={datetime.now() + timedelta(seconds=35):%FT%T}"]).expect(0)
@@ -263,6 +266,8 @@ def near_the_limit(job: str, *, soon: bool = False) -> None:
     (clock,) = run(["squeue", "--noheader", f"--jobs={job}", "--format=%M"]).expect(0).out.split()
     minutes = int(clock.partition(":")[0])
     run(["scontrol", "update", f"JobId={job}", f"TimeLimit={minutes + 2}"]).expect(0)
+    if by_hand:
+        run(["scancel", "--signal=TERM", "--batch", job]).expect(0)
 
 
 def saved(folder: Path) -> list[list[int | bool] | None]:

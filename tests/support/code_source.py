@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2] / "builder"
+from support.own_code import PACKAGE, files, nodes_of
+
 CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 OTHERS = {"run_command", "read_page", "Binary", "Outcome"}  # their `code` is another thing
 FATES = re.compile(r"(?:job|no)-[a-z]+(-[a-z]+)*")  # in tables of what Slurm says
@@ -18,9 +18,8 @@ PER_BACKEND = {"check_unsupported_keys", "check_constraints"}
 @cache
 def source_codes() -> frozenset[str]:
     """Every code that is given to a function or a class with a field `code`, or is in a table of Slurm's words."""
-    paths = [path for path in sorted(ROOT.rglob("*.py")) if not {"smoke", "data"} & set(path.relative_to(ROOT).parts)]
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
-    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    paths = [path for path in files() if not {"smoke", "data"} & set(path.relative_to(PACKAGE).parts)]
+    nodes = [node for path in paths for node in nodes_of(path)]
     takers: dict[str, set[int]] = {}
     for name, position in _takers(nodes):
         takers.setdefault(name, set()).add(position)
@@ -28,9 +27,9 @@ def source_codes() -> frozenset[str]:
     for name, value in _constants(nodes):
         constants.setdefault(name, set()).add(value)
     found = {code for node in nodes if isinstance(node, ast.Call) for code in _given(node, takers, constants)}
-    for path, tree in trees.items():
+    for path in paths:
         if path.parent.name == "slurm":
-            words = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+            words = (node.value for node in nodes_of(path) if isinstance(node, ast.Constant))
             found |= {word for word in words if isinstance(word, str) and FATES.fullmatch(word)}
     return frozenset(code for code in found if CODE.fullmatch(code))
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from screen import Shown, show
+from second import LoadedProgram
 
 ROOT = Path(__file__).parents[2]
 # What the plans and we ourselves call, and no engine.
@@ -75,6 +76,7 @@ class Seat:
 
     work: Path
     env: dict[str, str]
+    loaded: LoadedProgram
     more: Mapping[str, str] = field(default_factory=dict)
 
     def type(self, line: str, *, columns: int | None = 80, color: bool = True) -> Shown:
@@ -87,6 +89,14 @@ class Seat:
         program = shutil.which(words[0], path=env["PATH"])
         assert program, f"there is no '{words[0]}'"
         return show([program, *words[1:]], cwd=self.work, env=env, columns=columns, color=color)
+
+    def type_again(self, line: str, *, columns: int | None = 80, color: bool = True) -> Shown:
+        """Type a line of `recipe` a second time, for another look of it: a fork of the loaded program shows it."""
+        words = shlex.split(line)
+        if words[0] != "recipe":
+            return self.type(line, columns=columns, color=color)
+        env, loaded = {**self.env, **self.more}, self.loaded
+        return show(words, cwd=self.work, env=env, columns=columns, color=color, loaded=loaded)
 
     def install(self, programs: Mapping[str, str]) -> None:
         """Put stand-ins for programs, scripts of /bin/sh, first on PATH."""
@@ -108,18 +118,32 @@ class Seat:
                 path.write_bytes(text.encode() if isinstance(text, str) else text)
 
 
+def environment_of(installed: Path, home: Path, temporary: Path) -> dict[str, str]:
+    return {
+        "HOME": str(home), "PATH": str(installed), "TERM": "xterm-256color", "LANG": "C.UTF-8", "USER": "alice",
+        "TMPDIR": str(temporary), "UV_HTTP_RETRIES": "0",
+        **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), NOWHERE),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def loaded(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedProgram]:
+    """The program with its modules loaded, for second showings."""
+    home = tmp_path_factory.mktemp("home")
+    program = LoadedProgram(
+        installed.parent / "venv" / "bin" / "python", environment=environment_of(installed, home, home), cwd=home
+    )
+    yield program
+    program.close()
+
+
 @pytest.fixture
-def seat(installed: Path, tmp_path: Path) -> Iterator[Seat]:
+def seat(installed: Path, loaded: LoadedProgram, tmp_path: Path) -> Iterator[Seat]:
     """A new one for each test; what was closed is opened again so that it can be removed."""
     work, home = tmp_path / "work", tmp_path / "home"
     work.mkdir()
     home.mkdir()
-    env = {
-        "HOME": str(home), "PATH": str(installed), "TERM": "xterm-256color", "LANG": "C.UTF-8", "USER": "alice",
-        "TMPDIR": str(tmp_path), "UV_HTTP_RETRIES": "0",
-        **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), NOWHERE),
-    }  # fmt: skip
-    yield Seat(work=work, env=env)
+    yield Seat(work=work, env=environment_of(installed, home, tmp_path), loaded=loaded)
     for path in work.rglob("*"):
         if path.is_dir() and not path.is_symlink():
             path.chmod(0o755)

@@ -91,6 +91,16 @@ def write(files: Files, *, again: str = "") -> Cure:
     return do
 
 
+def then_again(new: str = r"\1") -> Cure:
+    """The line that the fix says, and the first line again."""
+
+    def do(seat: Seat, row: Mistake, fix: Match[str]) -> Shown:
+        assert seat.type(fix.expand(new)).code == 0
+        return seat.type(row.line)
+
+    return do
+
+
 def install(**programs: str) -> Cure:
     """Put programs into the place of others, and the line again."""
 
@@ -121,6 +131,8 @@ TAR = b"".join(tarfile.TarInfo(name).tobuf() for name in ("manifest.json", "repo
 SITES = r"did you mean '([\w-]+)'\? known sites: dawn, .*own-site\.md"
 KNOWN = r"did you mean '([\w-]+)'\?"
 TICKS = r"`(recipe [^`]+)`"
+REPORT = '{"schema": 1, "target": "demo.local.layers", "status": "passed", "image": "x.sif", "steps": [], "checks": []}'
+OTHERS = f"{TICKS}, or another site in the place of 'local': dawn, frontier, lumi-c, "
 NO_ENGINE = (4,)
 
 
@@ -148,7 +160,7 @@ WORDS = [
     Mistake(number="4b", line="recipe build local env.yml --dryrun", code=2, what="no such option '--dryrun'", fix=r"did you mean '(--dry-run)'", cure=word("--dryrun"), then=(0, 4)),
     Mistake(number="5", line="recipe plan local env.yml --output-file x", code=2, what="no such option '--output-file'", fix=r"did you mean '(--output)'", cure=word("--output-file")),
     Mistake(number="6", line="recipe build local env.yml -x", code=2, what="no such option '-x'", fix=f"leave it out: {TICKS}", cure=line(), then=NO_ENGINE),
-    Mistake(number="6b", line="recipe run local x.sif --nodse 2 -- ls", code=2, what="no such option '--nodse'", fix=r"did you mean '(--nodes)'", files={"x.sif": SIF}, why="it needs an engine"),
+    Mistake(number="6b", line="recipe run local x.sif --nodse 2 -- ls", code=2, what="no such option '--nodse'", fix=r"did you mean '(--nodes)'", files={"x.sif": SIF}, cure=word("--nodse"), then=(2, 4)),
     *(
         Mistake(number=f"6c {words}", line=f"recipe {words}", code=2, what=f"no such option '{option}'", fix=f"{kind} is an argument, not an option: {TICKS}", cure=line(), then=then)
         for words, option, kind, then in (
@@ -165,7 +177,7 @@ WORDS = [
         )
     ),
     *(
-        Mistake(number=f"6d {command}", line=f"recipe {command}", code=2, what="no such option '--site'", fix=f"SITE is an argument, not an option: `(recipe {right})`", files={"x.sif": SIF}, why="it needs an engine")
+        Mistake(number=f"6d {command}", line=f"recipe {command}", code=2, what="no such option '--site'", fix=f"SITE is an argument, not an option: `(recipe {right})`", files={"x.sif": SIF, "x.tar": TAR}, cure=line(), then=(2, 4))
         for command, right in (
             ("smoke --site local x.sif", r"smoke local x\.sif"),
             ("convert x.tar --site local", r"convert local x\.tar"),
@@ -174,21 +186,27 @@ WORDS = [
     ),
     Mistake(number="6e", line="recipe status --site lumi-g", code=2, what="no such option '--site'", fix=f"no site is named here: {TICKS}", cure=line(), then=(2,)),
     Mistake(number="6f", line="recipe check local env.yml -Q", code=2, what="no such option '-Q'", fix=r"did you mean '(-q)'", cure=word("-Q")),
-    Mistake(number="7", line="recipe check local envv.yml", code=2, what="'envv.yml' does not exist", where=r"at: +envv\.yml", fix=r"did you mean '(env\.yml)'", cure=word("envv.yml")),
-    Mistake(number="7b", line="recipe check local env.yaml", code=2, what="'env.yaml' does not exist", where=r"at: +env\.yaml", fix=r"did you mean '(env\.yml)'", cure=word("env.yaml")),
-    Mistake(number="8", line="recipe build env.yml", code=2, what="no site is named: 'env.yml' is a file", fix=r"write a site before it: .*(local)", cure=word("env.yml", r"\1 env.yml"), then=(2, 4), score=2, why="which site is meant only the user knows"),
+    Mistake(number="7", line="recipe check local envv.yml", code=2, what="'envv.yml' does not exist", fix=r"did you mean '(env\.yml)'", cure=word("envv.yml")),
+    Mistake(number="7b", line="recipe check local env.yaml", code=2, what="'env.yaml' does not exist", fix=r"did you mean '(env\.yml)'", cure=word("env.yaml")),
+    Mistake(number="7c", line="recipe lock envv.yml --offline", code=2, what="no site is named, and 'envv.yml' does not exist", fix=OTHERS, cure=line(), then=(3,)),
+    Mistake(number="8", line="recipe build env.yml", code=2, what="no site is named: 'env.yml' is a file", fix=OTHERS, cure=line(), then=NO_ENGINE),
     Mistake(number="9", line="recipe plan lumi-g", code=2, what="no environment file is named: 'lumi-g' is a site", fix=TICKS, cure=lambda seat, _, fix: seat.type(fix[1])),
-    Mistake(number="10", line="recipe build", code=2, what="no site and no environment file is named", fix=r"`(recipe build SITE env\.yml)`", cure=lambda seat, _, fix: seat.type(fix[1].replace("SITE", "local")), then=NO_ENGINE),
-    Mistake(number="11", line="recipe check", code=2, what="no site and no environment file is named", fix=r"`(recipe check SITE env\.yml)`", cure=lambda seat, _, fix: seat.type(fix[1].replace("SITE", "local"))),
+    Mistake(number="10", line="recipe build", code=2, what="no site and no environment file is named", fix=OTHERS, cure=line(), then=NO_ENGINE),
+    Mistake(number="11", line="recipe check", code=2, what="no site and no environment file is named", fix=OTHERS, cure=line()),
     Mistake(number="12", line="recipe check local", code=2, what="no environment file is named: 'local' is a site", fix=TICKS, cure=line()),
     Mistake(number="13", line="recipe plan env.yml local", code=2, what="the site 'local' comes after the file 'env.yml'", fix=TICKS, cure=line()),
-    Mistake(number="15", line="recipe lock env.yml", code=2, what="no site is named: 'env.yml' is a file", fix=r"write a site before it: .*(local)", score=2, why="a lock needs indexes; which site is meant only the user knows"),
-    Mistake(number="15b", line="recipe lock local", code=2, what="no environment file is named: 'local'", fix=r"`recipe lock local env\.yml`", why="a lock needs indexes: the line it names is row 15's right one"),
-    Mistake(number="16", line="recipe smoke x.sif", code=2, what="no site is named: 'x.sif' is a file", fix=r"write a site before it: .*(local)", files={"x.sif": SIF}, why="it needs an engine; with a label the site is supplied, in tests/engines"),
-    Mistake(number="17", line="recipe run x.sif -- ls", code=2, what="no site is named: 'x.sif' is a file", fix=r"write a site before it: .*(local)", files={"x.sif": SIF}, why="as row 16"),
-    Mistake(number="17b", line="recipe smoke x.sif local", code=2, what="the site 'local' comes after the image 'x.sif'", fix=r"`recipe smoke local x\.sif`", files={"x.sif": SIF}, why="it needs an engine"),
-    Mistake(number="17c", line="recipe smoke local", code=2, what="no image is named: 'local' is a site", fix=r"`recipe smoke local x\.sif`", files={"x.sif": SIF}, why="it needs an engine"),
-    Mistake(number="18", line="recipe run local x.sif", code=2, what="no command is named", fix=r"`recipe run local \S*x\.sif -- CMD`", files={"x.sif": SIF}, why="it needs an engine"),
+    Mistake(number="15", line="recipe lock env.yml --offline", code=2, what="no site is named: 'env.yml' is a file", fix=OTHERS, cure=line(), then=(3,)),
+    Mistake(number="15b", line="recipe lock local --offline", code=2, what="no environment file is named: 'local'", fix=TICKS, cure=line(), then=(3,)),
+    Mistake(number="16", line="recipe smoke x.sif", code=2, what="no site is named: 'x.sif' is a file", fix=OTHERS, files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
+    Mistake(number="17", line="recipe run x.sif -- ls", code=2, what="no site is named: 'x.sif' is a file", fix=OTHERS, files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
+    Mistake(number="17b", line="recipe smoke x.sif local", code=2, what="the site 'local' comes after the image 'x.sif'", fix=TICKS, files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
+    Mistake(number="17c", line="recipe smoke local", code=2, what="no image is named: 'local' is a site", fix=TICKS, files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
+    Mistake(number="18", line="recipe run local x.sif", code=2, what="no command is named", fix=f"{TICKS}, or another command", files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
+    Mistake(number="18b", line="recipe run local -- ls", code=2, what="no image is named: 'local' is a site", fix=TICKS, files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
+    Mistake(number="18e", line="recipe run -- ls", code=2, what="no site and no image is named", fix=OTHERS, files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
+    Mistake(number="18f", line="recipe run x.sif", code=2, what="no site and no command is named: 'x.sif' is an image", fix=OTHERS, files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
+    Mistake(number="18c", line="recipe run x.sif local -- ls", code=2, what="the site 'local' comes after the image", fix=TICKS, files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
+    Mistake(number="18d", line="recipe smoke thing", code=2, what="'thing' is neither a site nor an image", fix=TICKS, files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
     Mistake(number="19", line="recipe inti", code=2, what="no command 'inti'", fix=r"did you mean '(init)'", cure=word("inti")),
     Mistake(number="19b", line="recipe site", code=2, what="no command 'site'", fix=r"did you mean '(sites)'", cure=word("site")),
     *(
@@ -202,13 +220,19 @@ WORDS = [
     Mistake(number="23b", line="recipe check --format xml local env.yml", code=2, what="'xml' is not one of 'text', 'table'", fix=r"write one of these: `--format (text)`", cure=word("xml")),
     Mistake(number="23c", line="recipe check local env.yml --format", code=2, what="option '--format' requires an argument", fix=r"write one of these: `(--format text)`", cure=lambda seat, _, fix: seat.type(f"recipe check local env.yml {fix[1]}")),
     Mistake(number="24", line="recipe check --ignore unpined local b.txt", code=2, what="no finding that may be ignored has the code 'unpined'", fix=r"did you mean '(unpinned)'", cure=word("unpined")),
-    Mistake(number="25", line="recipe diff --site", code=2, what="option '--site' requires an argument", fix=r"write `recipe diff A B (--site) SITE`, SITE one of dawn, frontier, (local)", cure=line(r"recipe diff env.yml a.yml \1 \2"), then=(2,)),
-    Mistake(number="25b", line="recipe diff env.yml", code=2, what="missing argument 'B'", fix=r"write `recipe diff env\.yml B`", why="A and B stand for the user's own"),
+    Mistake(number="25", line="recipe diff --site", code=2, what="option '--site' requires an argument", fix=f"write {OTHERS}", cure=line(), then=(2,)),
+    Mistake(number="25f", line="recipe inspect x.sif --gpu --site", code=2, what="option '--site' requires an argument", fix=f"write {OTHERS}", files={"x.sif": SIF}, cure=line(), then=(0, 2)),
+    Mistake(number="25b", line="recipe diff env.yml", code=2, what="diff compares two images or locks, and only 'env.yml' is named", fix=TICKS, cure=line(), then=(2,)),
+    Mistake(number="25c", line="recipe diff x.sif", code=2, what="only 'x.sif' is named", fix=TICKS, files={"x.sif": SIF, "y.sif": SIF}, cure=line(), then=(0, 2)),
+    Mistake(number="25d", line="recipe plan lumi-g env.yml --time 1:00 --mem 4G", code=2, what="no options '--time' and '--mem'", fix=TICKS, cure=line()),
+    Mistake(number="25e", line="recipe check local env.yml --explian --formt table", code=2, what="no options '--explian' and '--formt'", fix=TICKS, cure=line()),
     Mistake(number="26", line="recipe cache clean", code=2, what="no such command 'clean'", fix=f"did you mean {TICKS}", cure=line()),
-    Mistake(number="27", line="recipe init mnst", code=2, what="no example 'mnst'", fix=KNOWN, cure=word("mnst")),
-    Mistake(number="28", line="recipe init mnist -o env.yml", code=2, what="'env.yml' exists already", fix="choose another name with -o", cure=word("env.yml", "new.yml")),
-    Mistake(number="29", line="recipe init -o newdir/x.yml", code=2, what="'newdir/x.yml': no such file or directory", where=r"at: +newdir/x\.yml", fix="make the folder first", cure=write({"newdir/": ""})),
-    Mistake(number="30", line="recipe init -o shut/x.yml", code=2, what="'shut/x.yml': permission denied", where=r"at: +shut/x\.yml", fix="choose a place of your own", files={"shut/": ""}, cure=word("shut/x.yml", "own.yml")),
+    Mistake(number="27", line="recipe init mnst", code=2, what="no example 'mnst'", fix=f"did you mean {TICKS}", cure=line()),
+    Mistake(number="28", line="recipe init mnist -o env.yml", code=2, what="'env.yml' exists already", fix=TICKS, cure=line()),
+    Mistake(number="28b", line="recipe init mnist -o env.yml", code=2, what="'env.yml' exists already", fix="or add (--force)", cure=add(r"\1")),
+    Mistake(number="28c", line="recipe init mnist -o folder", code=2, what="'folder' is a folder", fix=TICKS, files={"folder/": ""}, cure=line()),
+    Mistake(number="29", line="recipe init -o newdir/x.yml", code=2, what="'newdir/x.yml': no such file or directory", fix="make the folder first: `(mkdir -p newdir)`", cure=then_again()),
+    Mistake(number="30", line="recipe init -o shut/x.yml", code=2, what="'shut/x.yml' cannot be reached: the folder 'shut' may not be entered", fix=r"it is your own: `(chmod u\+rwx shut)`", files={"shut/": ""}, cure=then_again()),
 ]  # fmt: skip
 
 FILES = [
@@ -226,15 +250,16 @@ FILES = [
     file("43", "  - python=3.12\ncontainer:\n  gpu: [nvdia, cpu]\n", 2, "found the text 'nvdia'", KNOWN, where=at("6"), cure=edit("nvdia")),
     file("44", "  - python=3.12\n", 2, "'My Env/2' cannot be the name", "use letters, digits and _.+- only", where=at("1"), text="name: My Env/2\ndependencies: [python=3.12]\n", cure=edit("My Env/2", "My_Env-2")),
     file("45", "", 2, "'name' occurs twice, first in line 1.*'numpy' is listed twice: 'numpy=1' in line 4", "keep one of them", where=at("5"), text="name: x\nname: y\ndependencies:\n  - numpy=1\n  - numpy=2\n", cure=write({"x.yml": "name: x\nchannels: [conda-forge]\ndependencies:\n  - numpy=1\n"})),
-    file("46", "  - pip: [torch==2.99]\n", 3, "'torch==2.99' matches no torch", r"choose one from (2\.2\.0) to 2\.1\d\.0", where=at("4"), cure=edit("2.99")),
+    file("46", "  - pip: [torch==2.99]\n", 3, "'torch==2.99' matches no torch", r"use torch (2\.2\.0) to 2\.1\d\.0", where=at("4"), cure=edit("2.99")),
     file("47", "  - python=3.6\n  - pip: [torch==2.8.0]\n", 3, r"no wheel for Python 3\.6", r"use Python 3\.9, .*(3\.12)", where=at("5"), cure=edit("3.6")),
     file("48", "  - python=3.1\n  - pip: [torch==2.8.0]\n", 3, r"no wheel for Python 3\.1", r"did you mean Python (3\.10)\?", where=at("5"), cure=edit("3.1\n", "\\1\n")),
-    file("49", "", 2, "the recipe is empty", r"write packages below '(dependencies:)', e\.g\. '- python=3\.12'", where=r"at: +x\.yml", text="", cure=write({"x.yml": "dependencies:\n- python=3.12\n"})),
-    file("49b", "", 2, "the recipe is empty", r"write packages below '(dependencies:)'", where=r"at: +x\.yml", text="# only\n", cure=write({"x.yml": "dependencies:\n- python=3.12\n"})),
+    file("49", "", 2, "the recipe is empty", r"write packages below '(dependencies:)', e\.g\. '- python=3\.12'", where=r"x\.yml", text="", cure=write({"x.yml": "dependencies:\n- python=3.12\n"})),
+    file("49b", "", 2, "the recipe is empty", r"write packages below '(dependencies:)'", where=r"x\.yml", text="# only\n", cure=write({"x.yml": "dependencies:\n- python=3.12\n"})),
     file("50", "", 2, "the recipe is the text 'Dear all", r"begin with '(dependencies:)'", where=at("1"), text="Dear all, please install numpy.\n", cure=write({"x.yml": "dependencies:\n- numpy=2.2\n"})),
-    file("51", "", 2, "UTF-16 text, as PowerShell", "save it as UTF-8", where=r"at: +x\.yml", text=ENV.encode("utf-16"), cure=write({"x.yml": ENV})),
+    file("51", "", 2, "UTF-16 text, as PowerShell", "save it as UTF-8", where=r"x\.yml", text=ENV.encode("utf-16"), cure=write({"x.yml": ENV})),
     file("52", "  - python=3.12\ncontainer:\n  files: {data.csv: /opt/data.csv}\n", 2, "there is no 'data.csv'", "check the path; it is read from the recipe's folder", where=at("6"), cure=write({"data.csv": "1"})),
-    file("53", "", 2, "'other.txt' does not exist", "check the path", where=r"at: +x\.txt:1", name="x.txt", text="-r other.txt\n", cure=write({"other.txt": "numpy==2.2.6\n"})),
+    file("53", "", 2, "'other.txt' does not exist", r"there is b\.txt; make it, or remove the line", where=r"at: +x\.txt:1", name="x.txt", text="-r other.txt\n", cure=write({"other.txt": "numpy==2.2.6\n"})),
+    file("53b", "", 2, "'other.txt' does not exist", r"there is (b\.txt); make it", where=r"at: +x\.txt:1", name="x.txt", text="-r other.txt\n", cure=edit("other.txt", file="x.txt")),
     file("55", "", 2, "a quote is opened here and not closed: name: 'x", "close it with ' at the end of the line", where=at("1"), text="name: 'x\ndependencies:\n  - python=3.12\n", cure=edit("'x", "'x'")),
     file("55b", '  - "python=3.12\n  - numpy=2\n', 2, "a quote is opened here and not closed", 'close it with " at the end of the line', where=at("4"), cure=edit('"python=3.12', '"python=3.12"')),
     file("56", "  - python=3.12\n---\nname: y\n", 2, "more than one YAML document", "remove the '---' and what follows", where=at("5"), cure=edit("---\nname: y\n", "")),
@@ -247,9 +272,9 @@ FILES = [
     file("62", "", 3, r"'tensorflow\[and-cuda\]==2\.14\.0' works on NVIDIA", r"for AMD there is: (tensorflow-rocm) ", where=r"at: +x\.txt:1", name="x.txt", text="tensorflow[and-cuda]==2.14.0\n", line="recipe check lumi-g x.txt", cure=edit("tensorflow[and-cuda]==2.14.0", r"\1==2.14.0.600", file="x.txt")),
     file("63", "", 2, "the address of 'example.org' contains credentials", "remove them", where=r"at: +x\.txt:1", name="x.txt", text="--index-url https://me:secret@example.org/simple\nnumpy==2.2.6\n", cure=edit("me:secret@", "", file="x.txt")),
     file("64", "", 2, "the folder '.' holds no package", "name the folder in which it is", where=r"at: +x\.txt:1", name="x.txt", text="-e .\n", cure=write({"pyproject.toml": "[project]\nname='a'\n"}), then=(0, 3)),
-    file("78", "", 2, "'x.ipynb' is a notebook", r"write the packages it uses into an (environment\.yml)", where=r"at: +x\.ipynb", name="x.ipynb", text='{"cells": []}', cure=write({"environment.yml": ENV}, again="recipe check local environment.yml")),
-    file("79", "", 2, "the name 'requirements' does not say which kind", r"rename it: .*(\.txt) for pip", where=r"at: +requirements", name="requirements", text="numpy==2.2.6\n", cure=write({"requirements.txt": "numpy==2.2.6\n"}, again="recipe check local requirements.txt")),
-    file("80", "", 2, "the recipe 'folder' is a folder", r"give the file in it: (folder/environment\.yml)", where=r"at: +folder", name="folder/environment.yml", text=ENV, line="recipe check local folder", cure=word("folder")),
+    file("78", "", 2, "'x.ipynb' is a notebook", r"write the packages it uses into an (environment\.yml)", where=r"x\.ipynb", name="x.ipynb", text='{"cells": []}', cure=write({"environment.yml": ENV}, again="recipe check local environment.yml")),
+    file("79", "", 2, "the name 'requirements' does not say which kind", r"rename it: .*(\.txt) for pip", where=r"requirements", name="requirements", text="numpy==2.2.6\n", cure=write({"requirements.txt": "numpy==2.2.6\n"}, again="recipe check local requirements.txt")),
+    file("80", "", 2, "the recipe 'folder' is a folder", r"give the file in it: (folder/environment\.yml)", where=r"folder", name="folder/environment.yml", text=ENV, line="recipe check local folder", cure=word("folder")),
 ]  # fmt: skip
 
 JOBS = "recipe build lumi-g env.yml --base docker://ubuntu:24.04 --submit -n"
@@ -259,62 +284,75 @@ TAKES = "exit 0"
 WORK = [
     Mistake(number="84", line="recipe build local env.yml -o here.sif", code=2, what="here.sif' exists", fix="give (--force) to replace it", files={"here.sif": "x"}, cure=add(r"\1"), then=NO_ENGINE),
     Mistake(number="85", line="recipe build local env.yml -o here.sif -n", code=2, what="here.sif' exists", fix="give (--force) to replace it", files={"here.sif": "x"}, cure=add(r"\1"), then=NO_ENGINE),
-    Mistake(number="86", line="recipe build local env.yml -o shut/x.sif", code=2, what="(?:you may not write to '.*shut'|'shut/x.plan/plan.json': permission denied)", fix="choose another output with -o|choose a place of your own", files={"shut/": ""}, cure=word("shut/x.sif", "own.sif"), then=NO_ENGINE),
-    Mistake(number="87", line="recipe build local env.yml -o shut/x.sif -n", code=2, what="(?:you may not write to '.*shut'|'shut/x.plan/plan.json': permission denied)", fix="choose another output with -o|choose a place of your own", files={"shut/": ""}, cure=word("shut/x.sif", "own.sif"), then=NO_ENGINE),
-    Mistake(number="88", line="recipe build local env.yml -o shut/x/x.sif", code=2, what="shut/x", fix="choose a place of your own|make '|choose another", where="shut/x", files={"shut/": ""}, cure=word("shut/x/x.sif", "own.sif"), then=NO_ENGINE),
+    Mistake(number="86", line="recipe build local env.yml -o shut/x.sif", code=2, what="the output 'shut/x.sif' cannot be reached: you may not enter 'shut'", fix="choose another output with -o", files={"shut/": ""}, cure=word("shut/x.sif", "own.sif"), then=NO_ENGINE),
+    Mistake(number="87", line="recipe build local env.yml -o shut/x.sif -n", code=2, what="the output 'shut/x.sif' cannot be reached: you may not enter 'shut'", fix="choose another output with -o", files={"shut/": ""}, cure=word("shut/x.sif", "own.sif"), then=NO_ENGINE),
+    Mistake(number="88", line="recipe build local env.yml -o shut/x/x.sif", code=2, what="the output 'shut/x/x.sif' cannot be reached: you may not enter 'shut'", fix="choose another output with -o", files={"shut/": ""}, cure=word("shut/x/x.sif", "own.sif"), then=NO_ENGINE),
     *(
-        Mistake(number=f"89 {name}", line=f"recipe check lumi-g env.yml --backend {name}", code=3, what=f"'lumi-g' has no backend '{name}'", fix="its backends: (cotainr), layers", cure=word(name))
-        for name in ("singularity", "dockr", "docker")
+        Mistake(number=f"89 {name}", line=f"recipe check lumi-g env.yml --backend {name}", code=code, what=f"'lumi-g' has no backend '{name}'", fix="its backends: (cotainr), layers", cure=word(name))
+        for name, code in (("singularity", 2), ("dockr", 2), ("docker", 3))
     ),
     Mistake(number="90", line="recipe build local env.yml --base ./env.sif", code=2, what="the base image './env.sif' does not exist", where=r"at: +--base", fix="did you mean '(env2.sif)'|or the path of an image", files={"base.sif": BASE}, cure=word("./env.sif", "base.sif"), then=NO_ENGINE),
-    Mistake(number="90b", line="recipe build local env.yml --base /none/env.sif", code=2, what="'/none/env.sif' does not exist", where=r"at: +--base", fix="check the path", files={"base.sif": BASE}, cure=word("/none/env.sif", "base.sif"), then=NO_ENGINE),
+    Mistake(number="90b", line="recipe build local env.yml --base /none/env.sif", code=2, what="'/none/env.sif' does not exist", where=r"at: +--base", fix="its folder '/none' does not exist", files={"base.sif": BASE}, cure=word("/none/env.sif", "base.sif"), then=NO_ENGINE),
     Mistake(number="91", line="recipe check local env.yml --base ubuntu:24.04", code=2, what="the base image 'ubuntu:24.04' does not exist", where=r"at: +--base", fix=r"write (docker://ubuntu:24\.04)", cure=word("ubuntu:24.04")),
     Mistake(number="92", line="recipe check local env.yml --base lumi-multitorch", code=2, what="'lumi-multitorch' does not exist and is not a reference", where=r"at: +--base", fix=r"write (docker://lumi-multitorch), or the path", cure=word("lumi-multitorch"), then=(0, 3)),
-    Mistake(number="93", line="recipe build local env.yml --tmpdir nothere", code=4, what="not on PATH", fix="install squashfs-tools|install Apptainer", why="without an engine that is said first"),
+    Mistake(number="93", line="recipe build local env.yml --tmpdir nothere", code=2, what="the temporary folder 'nothere' does not exist", where=r"at: +--tmpdir", fix="make it: `(mkdir -p nothere)`", cure=then_again(), then=NO_ENGINE),
+    Mistake(number="93b", line="recipe fetch local env.yml --tmpdir env.yml", code=2, what="the temporary folder 'env.yml' is not a folder", where=r"at: +--tmpdir", fix="`(mkdir -p (env.yml.tmp))`", cure=lambda seat, row, fix: (seat.type(fix[1]), seat.type(row.line.replace("--tmpdir env.yml", f"--tmpdir {fix[2]}")))[1], then=(2, 4)),
+    Mistake(number="93c", line="RECIPE_TMPDIR=nothere recipe build local env.yml", code=2, what="'nothere' cannot be the value of RECIPE_TMPDIR: there is no such folder", where="RECIPE_TMPDIR", fix="`(mkdir -p nothere)`", cure=then_again(), then=NO_ENGINE),
     Mistake(number="94", line="recipe build local env.yml --from 3", code=2, what="no step '3' to start from", fix="its steps: (build-image), smoke", cure=word("3"), then=(2, 4, 5)),
     Mistake(number="94b", line="recipe build local env.yml --from build", code=2, what="no step 'build' to start from", fix="did you mean '(build-image)'", cure=word("build", r"\1"), then=(2,), why="the first `build` is the command"),
     Mistake(number="95", line="recipe build local env.yml --locked", code=3, what="--locked requires a lock, and there is none for 'local'", where=r"at: +env\.lock\.yml", fix=r"run `recipe lock local env\.yml`", why="a lock needs indexes: tests/engines/test_lock_pip.py"),
-    Mistake(number="96", line="recipe build local env.yml", code=4, what="needs 'apptainer' or 'singularity', which is not on PATH", fix=r"load its module, or install Apptainer \(apptainer\.org\)", why="an installation"),
-    Mistake(number="97", line="recipe build local env.yml --backend docker", code=4, what="needs 'docker', which is not on PATH", fix="install the Docker engine", why="an installation"),
+    Mistake(number="95b", line="recipe build local env.yml --base base.sif --locked", code=3, what="--locked requires a lock", where=r"at: +env\.lock\.yml", fix=r"run `recipe lock local env\.yml --base \S*base\.sif`", files={"base.sif": BASE}, why="a lock needs indexes: tests/unit/test_lock.py tries the line"),
+    Mistake(number="96", line="recipe build local env.yml", code=4, what="needs 'apptainer' or 'singularity', which is not on PATH", fix=r"`module load apptainer` on a cluster; else `sudo dnf install apptainer`", why="an installation"),
+    Mistake(number="96b", line="recipe build local env.yml", code=4, what="needs 'mksquashfs' and 'unsquashfs', which are not on PATH", fix=r"`sudo apt install squashfs-tools`", why="an installation"),
+    Mistake(number="97", line="recipe build local env.yml --backend docker", code=4, what="needs 'docker', which is not on PATH", fix=r"install the Docker engine .*or leave `(--backend) (docker)` out", cure=leave("--backend", "docker"), then=NO_ENGINE),
     Mistake(number="99", line="recipe build lumi-g env.yml --submit --account project_1", code=4, what="there is no sbatch here", fix=r"log in to 'lumi-g'.*`(recipe plan lumi-g env\.yml)`", cure=line()),
     Mistake(number="100", line=f"{JOBS} --account project_1", code=4, what="Slurm does not answer", fix="try again in a while", programs={"sbatch": DEAF}, cure=install(sbatch=TAKES)),
     Mistake(number="101", line=JOBS, code=2, what="'lumi-g' requires a Slurm account", where="at: +--account", fix="give --account='(project_)<number>'", programs={"sbatch": TAKES}, cure=add(r"--account=\g<1>465000001")),
-    Mistake(number="103", line=f"{JOBS} --account project_1 --mem lots", code=2, what="'lots' cannot be the value of --mem", where="at: +--mem", fix=r"write a size such as (64G)", programs={"sbatch": TAKES}, cure=word("lots")),
-    Mistake(number="103b", line=f"{JOBS} --account project_1 --time tomorrow", code=2, what="'tomorrow' cannot be the value of --time", where="at: +--time", fix=r"HH:MM:SS as in (02:00:00)", programs={"sbatch": TAKES}, cure=word("tomorrow")),
-    Mistake(number="104", line=f"{JOBS} --account project_1 --time 99:99", code=2, what="'99:99' cannot be the value of --time", where="at: +--time", fix=r"HH:MM:SS as in (02:00:00)", programs={"sbatch": TAKES}, cure=word("99:99")),
-    Mistake(number="102", line="recipe build lumi-g env.yml --submit --account 'my account'", code=2, what="'my account' cannot be the value of --account", where=r"at: +--account", fix="write its name alone, as in --account=(project_1)", cure=word("my account", "project_1"), then=(2, 4), score=3),
-    Mistake(number="102b", line="recipe build lumi-g env.yml --submit --account 'x; rm -rf /'", code=2, what="'x; rm -rf /' cannot be the value of --account", where=r"at: +--account", fix="write its name alone, as in --account=(project_1)", cure=word("x; rm -rf /", "project_1"), then=(2, 4)),
-    Mistake(number="105", line="recipe build local env.yml --submit", code=3, what="'local' has no batch system", fix="leave (--submit) out", cure=leave("--submit"), then=NO_ENGINE),
-    Mistake(number="106", line="recipe build local env.yml --nodes 2", code=2, what="--nodes is for jobs", fix="add --submit, or leave it out", cure=leave("--nodes", "2"), then=NO_ENGINE),
+    Mistake(number="103", line=f"{JOBS} --account project_1 --mem lots", code=2, what="'lots' cannot be the value of --mem", fix=r"write a size such as (64G)", programs={"sbatch": TAKES}, cure=word("lots")),
+    Mistake(number="103b", line=f"{JOBS} --account project_1 --time tomorrow", code=2, what="'tomorrow' cannot be the value of --time", fix=r"HH:MM:SS as in (02:00:00)", programs={"sbatch": TAKES}, cure=word("tomorrow")),
+    Mistake(number="104", line=f"{JOBS} --account project_1 --time 99:99", code=2, what="'99:99' cannot be the value of --time", fix=r"HH:MM:SS as in (02:00:00)", programs={"sbatch": TAKES}, cure=word("99:99")),
+    Mistake(number="103c", line="recipe build lumi-g env.yml --submit --account project_1 --mem lots --time tomorrow", code=2, what="'tomorrow' cannot be the value of --time.*'lots' cannot be the value of --mem", fix=r"HH:MM:SS as in (02:00:00).*write a size such as (64G)", cure=lambda seat, row, fix: seat.type(row.line.replace("tomorrow", fix[1]).replace("lots", fix[2])), then=(4,)),
+    Mistake(number="102", line="recipe build lumi-g env.yml --submit --account 'my account'", code=2, what="'my account' cannot be the value of --account", fix="write its name alone, as in --account=(project_1)", cure=word("my account", "project_1"), then=(2, 4), score=3),
+    Mistake(number="102b", line="recipe build lumi-g env.yml --submit --account 'x; rm -rf /'", code=2, what="'x; rm -rf /' cannot be the value of --account", fix="write its name alone, as in --account=(project_1)", cure=word("x; rm -rf /", "project_1"), then=(2, 4)),
+    Mistake(number="105", line="recipe build local env.yml --submit --mem 4G", code=3, what="'local' has no batch system", fix=f"leave --submit and --mem out: {TICKS}", cure=line(), then=NO_ENGINE),
+    Mistake(number="106", line="recipe build local env.yml --nodes 2 --mem lots", code=2, what="--mem and --nodes are for jobs, and 'local' has no batch system", fix=f"leave --mem and --nodes out: {TICKS}", cure=line(), then=NO_ENGINE),
+    Mistake(number="106b", line="recipe build lumi-g env.yml --time 60 --mem 4G", code=2, what="--time and --mem are for jobs", fix=f"add --submit, or leave them out: {TICKS}", cure=line(), then=NO_ENGINE),
+    Mistake(number="106c", line="recipe build env.yml --mem lots", code=2, what="'lots' cannot be the value of --mem.*no site is named", fix=r"a size such as (64G)", cure=word("lots"), then=(2,)),
     Mistake(number="107", line="recipe build lumi-g env.yml", code=4, what="this is not a machine of 'lumi-g'", fix=r"log in to 'lumi-g' and build there, or .*`(recipe plan lumi-g env\.yml)`", cure=line()),
     Mistake(number="108", line="recipe check mn5 env.yml --driver abc", code=2, what="'abc' is not a driver version", fix=r"e\.g\. (535\.86\.10)", cure=word("abc")),
     Mistake(number="108b", line="recipe check lumi-g env.yml --driver 535.86.10", code=2, what="no table says which ROCm the driver '535.86.10'", fix=r"known kernel drivers: .*(6\.2)", cure=word("535.86.10")),
-    Mistake(number="111", line="recipe smoke local env.yml", code=2, what="'env.yml' is a text, and not an image", where=r"at: +\S*env\.yml", fix="give the path of a SIF", files={"x.sif": SIF}, cure=word("env.yml", "x.sif"), then=(4,)),
-    Mistake(number="111b", line="recipe smoke local folder", code=2, what="'folder' is a folder, and not an image", where=r"at: +\S*folder", fix="give the path of a SIF", files={"folder/": "", "x.sif": SIF}, cure=word("folder", "x.sif"), then=(4,)),
-    Mistake(number="113", line="recipe smoke local nothere.sif", code=2, what="the image 'nothere.sif' does not exist", fix="check the path", files={}, cure=write({"nothere.sif": SIF}), then=(4,)),
+    Mistake(number="111", line="recipe smoke local env.yml", code=2, what="'env.yml' is an environment file, and not an image", fix=TICKS, files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
+    Mistake(number="111b", line="recipe smoke local folder", code=2, what="'folder' is a folder, and not an image", fix=TICKS, files={"folder/": "", "x.sif": SIF}, cure=line(), then=(4,)),
+    Mistake(number="111c", line="recipe smoke local env.yml", code=2, what="'env.yml' is an environment file, and not an image", fix=f"build it first: {TICKS}", cure=line(), then=NO_ENGINE),
+    Mistake(number="113", line="recipe smoke local nothere.sif", code=2, what="the image 'nothere.sif' does not exist", fix=f"{TICKS} builds it", cure=line(), then=NO_ENGINE),
     Mistake(number="113b", line="recipe run local x.sfi -- ls", code=2, what="the image 'x.sfi' does not exist", fix=r"did you mean '(x\.sif)'", files={"x.sif": SIF}, cure=word("x.sfi"), then=(4,)),
-    Mistake(number="113c", line="recipe convert local nothere.tar", code=2, what="the archive 'nothere.tar' does not exist", fix="check the path", why="an archive is made by Docker: tests/engines"),
+    Mistake(number="113c", line="recipe convert local nothere.tar", code=2, what="the archive 'nothere.tar' does not exist", fix=r"there is (saved\.tar); `docker save NAME -o nothere\.tar` writes it", files={"saved.tar": TAR}, cure=word("nothere.tar"), then=(4,)),
     *(
-        Mistake(number=f"114 {verb}", line=f"recipe {verb} shut/x.sif{more}", code=2, what="shut/x\\S*': permission denied", where=r"at: +\S*shut/x", fix="choose a place of your own, or ask its owner", files={"shut/": ""}, score=3, why="the owner's decision")
-        for verb, more in (("smoke local", ""), ("run local", " -- ls"), ("convert local", ""), ("status", ""))
+        Mistake(number=f"114 {verb}", line=f"recipe {verb} shut/x.sif{more}", code=2, what="'shut/x.sif' cannot be reached: the folder 'shut' may not be entered", fix=r"it is your own: `(chmod u\+rwx shut)`", files={"shut/x.sif": SIF}, cure=then_again(), then=(0, 2, 4))
+        for verb, more in (("smoke local", ""), ("run local", " -- ls"), ("convert local", ""), ("status", ""), ("report", ""), ("inspect", ""), ("diff", " env.yml"))
     ),
-    Mistake(number="115", line="recipe run local env.yml -- ls", code=2, what="'env.yml' is a text, and not an image", where=r"at: +\S*env\.yml", fix="give the path of a SIF", files={"x.sif": SIF}, cure=word("env.yml", "x.sif"), then=(4,)),
-    Mistake(number="115b", line="recipe convert local env.yml", code=2, what="'env.yml' is a text, and no archive", where=r"at: +\S*env\.yml", fix="give the file that `docker save` wrote", why="an archive is made by Docker: tests/engines"),
+    Mistake(number="115", line="recipe run local env.yml -- ls", code=2, what="'env.yml' is an environment file, and not an image", fix=TICKS, files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
+    Mistake(number="115b", line="recipe convert local env.yml", code=2, what="'env.yml' is an environment file, and not an archive", fix=TICKS, files={"saved.tar": TAR}, cure=line(), then=NO_ENGINE),
     Mistake(number="116", line="recipe smoke local x.sif --workload mnst", code=2, what="'mnst' is not one of", fix=r"did you mean '(mnist)'", files={"x.sif": SIF}, cure=word("mnst"), then=(4,)),
-    Mistake(number="117", line="recipe report env.yml", code=2, what="'env.yml' is not JSON", where=r"at: +env\.yml", fix="give a report.json, a plan folder", why="a report is made by a build: tests/engines"),
-    Mistake(number="117b", line="recipe inspect env.yml", code=2, what="'env.yml' is not an image that can be read here", where=r"at: +\S*env\.yml", fix="give the path of a SIF", why="an image is made by a build: tests/engines"),
-    Mistake(number="117c", line="recipe diff env.yml a.yml", code=2, what="there is no lock 'env.lock.yml'", where=r"at: +env\.yml", fix="make it with `recipe lock SITE ENV`", why="a lock needs indexes"),
-    Mistake(number="118", line="recipe status", code=2, what="neither a plan folder", where=r"at: +/", fix=r"name the folder that ends in \.plan", score=3, why="jobs need Slurm: tests/engines/test_jobs.py"),
+    Mistake(number="117", line="recipe report env.yml", code=2, what="'env.yml' is an environment file, and not an image that was built here or a plan folder", fix=f"build it first: {TICKS}", cure=line(), then=NO_ENGINE),
+    Mistake(number="117d", line="recipe report b.txt", code=2, what="'b.txt' is an environment file", fix=TICKS, files={"x.sif": SIF, "x.plan/report.json": REPORT}, cure=line()),
+    Mistake(number="117e", line="recipe report ..", code=2, what="the folder '..' holds no report, no plan and no results", fix=f"build an image first: {TICKS}", cure=line(), then=NO_ENGINE),
+    Mistake(number="117b", line="recipe inspect env.yml", code=2, what="'env.yml' is an environment file, and not an image", fix=TICKS, files={"x.tar": TAR, "x.sif": SIF}, cure=line(), then=(0, 2)),
+    Mistake(number="117c", line="recipe diff env.yml a.yml", code=2, what="there is no lock 'env.lock.yml'.*there is no lock 'a.lock.yml'", where=r"at: +env\.yml", fix="make it: `recipe lock local env.yml`.*`recipe lock local a.yml`", why="a lock needs indexes"),
+    Mistake(number="118", line="recipe status", code=2, what="'.' is neither a plan folder", fix=f"no jobs were submitted here: {TICKS} submits", cure=line(), then=(2, 4)),
+    Mistake(number="118b", line="recipe status env.yml", code=2, what="'env.yml' is an environment file, and has no plan folder next to it", fix=TICKS, files={"x.plan/jobs/submitted.json": "{}"}, cure=line(), then=(2,)),
+    Mistake(number="118c", line="recipe status /nothere", code=2, what="'/nothere' does not exist", fix=f"no jobs were submitted here: {TICKS} submits", cure=line(), then=(2, 4)),
+    Mistake(number="118d", line="recipe status x.pln", code=2, what="'x.pln' does not exist", fix=f"did you mean {TICKS}", files={"x.plan/jobs/submitted.json": "{}"}, cure=line(), then=(2,)),
     Mistake(number="121", line="recipe build local env.yml a.yml -o one.sif", code=2, what="'one.sif' cannot hold several images", fix="name a folder with -o", cure=word("one.sif", "one"), then=(4,)),
     Mistake(number="122", line="recipe build local env.yml env.yml", code=2, what="'env.yml' is named twice", fix="name it once", cure=lambda seat, _, __: seat.type("recipe build local env.yml"), then=NO_ENGINE),
-    Mistake(number="123", line="recipe plan local env.yml -o foreign", code=2, what="foreign' holds files that no plan wrote", fix="choose another folder with -o", files={"foreign/README": "mine"}, cure=word("foreign", "another")),
-    Mistake(number="124", line="recipe plan local env.yml -o mine", code=2, what="'README.md' was edited", where=r"at: +\S*mine", fix="give --force to lose these changes, or another (?:folder|output) with -o", before=("recipe plan local env.yml -o mine",), edited={"mine/README.md": "mine"}, cure=word("mine", "another")),
-    Mistake(number="124b", line="recipe plan local env.yml -o mine", code=2, what="'README.md' was edited", where=r"at: +\S*mine", fix="give (--force) to lose", before=("recipe plan local env.yml -o mine",), edited={"mine/README.md": "mine"}, cure=add(r"\1")),
+    Mistake(number="123", line="recipe plan local env.yml -o foreign", code=2, what="'foreign' holds files that no plan wrote", fix="choose another folder, as in -o (foreign-2)", files={"foreign/README": "mine"}, cure=word("foreign")),
+    Mistake(number="124", line="recipe plan local env.yml -o mine", code=2, what="'README.md' was edited", where=r"\S*mine'", fix="give --force to lose these changes, or another (?:folder|output) with -o", before=("recipe plan local env.yml -o mine",), edited={"mine/README.md": "mine"}, cure=word("mine", "another")),
+    Mistake(number="124b", line="recipe plan local env.yml -o mine", code=2, what="'README.md' was edited", where=r"\S*mine'", fix="give (--force) to lose", before=("recipe plan local env.yml -o mine",), edited={"mine/README.md": "mine"}, cure=add(r"\1")),
     Mistake(number="125", line="recipe plan local env.yml --print smoke.sh", code=2, what="the plan has no file 'smoke.sh'", fix="did you mean '(2-smoke.sh)'|its files: .*(2-smoke.sh)", cure=word("smoke.sh", "2-smoke.sh")),
     Mistake(number="126", line="recipe build local env.yml --base arm.sif", code=3, what="arm.sif' is for aarch64, and 'local' has x86_64", where=r"at: +--base", fix=r"name an image for x86_64, or leave (--base) out", files={"arm.sif": ARM}, cure=lambda seat, row, fix: seat.type(row.line.replace(f" {fix[1]} arm.sif", "")), then=NO_ENGINE),
     Mistake(number="126b", line="recipe build -n local x.yml", code=3, what="arm.sif' is for aarch64, and 'local' has x86_64", where=r"at: +x\.yml: container\.base", fix=r"name an image for x86_64, or leave (container\.base) out", files={"arm.sif": ARM, "x.yml": HEAD + "  - python=3.12\ncontainer: {base: ./arm.sif}\n"}, cure=edit("container: {base: ./arm.sif}\n", ""), then=NO_ENGINE),
-    Mistake(number="128", line="RECIPE_SITES=/nothere recipe check local env.yml", code=2, what="the folder of sites '/nothere' does not exist", where=r"at: +RECIPE_SITES", fix="make it, or unset RECIPE_SITES", cure=leave("RECIPE_SITES=/nothere")),
-    Mistake(number="128b", line="RECIPE_SITES=/tmp:/var recipe check local env.yml", code=2, what="the folder of sites '/tmp:/var' does not exist", where=r"at: +RECIPE_SITES", fix="it is one folder, such as (/tmp)", cure=word("RECIPE_SITES=/tmp:/var", r"RECIPE_SITES=\1")),
+    Mistake(number="128", line="RECIPE_SITES=/nothere recipe check local env.yml", code=2, what="the folder of sites '/nothere' does not exist", where="RECIPE_SITES", fix="make it, or unset RECIPE_SITES", cure=leave("RECIPE_SITES=/nothere")),
+    Mistake(number="128b", line="RECIPE_SITES=/tmp:/var recipe check local env.yml", code=2, what="the folder of sites '/tmp:/var' does not exist", where=r"RECIPE_SITES", fix="it is one folder, such as (/tmp)", cure=word("RECIPE_SITES=/tmp:/var", r"RECIPE_SITES=\1")),
     Mistake(number="129", line="recipe check ./own.yaml env.yml", code=2, what="expected one of slurm, none, found the text 'pbs'", where=r"at: +own\.yaml:3: scheduler\.kind", fix=r"write (kind: none), and submit the scripts of a plan yourself", files={"own.yaml": "name: own\nextends: local\nscheduler: {kind: pbs}\n"}, cure=edit("kind: pbs", file="own.yaml")),
 ]  # fmt: skip
 
@@ -326,13 +364,17 @@ STRANGERS = [
     file("132", "  - python=3.12\ncontainer:\n  gpu: cuda\n", 2, "'gpu' is a list of vendors", r"write (gpu: \[nvidia\])", where=at("6"), cure=line("recipe check --fix local x.yml"), then=(0, 2, 3)),
     Mistake(number="133", line="recipe build -n local env.yml -o .", code=2, what="'.' is a folder, and the image is a file", fix=r"-o (NAME\.sif)", cure=word(".", r"\1"), then=(0, 4)),
     Mistake(number="133b", line="recipe build -n local env.yml -o env.yml --force", code=2, what="'env.yml' would overwrite the recipe 'env.yml', which is never replaced", fix="another output with -o", cure=leave("-o", "--force"), then=(0, 2, 4), why="the other name is the user's"),
-    Mistake(number="134", line="recipe diff a.plan b.plan", code=2, what="'a.plan' is a folder, and not an image", fix="the path of a SIF", files={"a.plan/": "", "b.plan/": ""}, why="which image is meant only the user knows"),
-    Mistake(number="135", line="recipe check local ''", code=2, what="the argument is empty", where="fix", fix="check the variable", why="what it should hold only the user knows"),
-    Mistake(number="136", line="recipe convert local x.sif --force", code=2, what="'x.sif' would overwrite the archive '\\S*x.sif'", where=r"at: +\S*x\.sif", fix="give another output with (-o)", files={"x.sif": TAR}, cure=add(r"\1 y.sif"), then=(4, 5)),
-    Mistake(number="137", line="recipe plan local env.yml -o .", code=2, what="'.' would overwrite the recipe 'env.yml'", where=r"at: +env\.yml", fix="give another output with (-o)", cure=word(".", "p")),
-    Mistake(number="138", line="RECIPE_CACHE_GIB=forty recipe cache ls", code=2, what="'forty' cannot be the value of RECIPE_CACHE_GIB: it is no number of GiB", where=r"at: +RECIPE_CACHE_GIB", fix="write (RECIPE_CACHE_GIB=40), or unset RECIPE_CACHE_GIB", cure=word("RECIPE_CACHE_GIB=forty")),
-    Mistake(number="138b", line="RECIPE_UV=/none/uv recipe build -n local env.yml", code=2, what="'/none/uv' cannot be the value of RECIPE_UV: there is no such program", where=r"at: +RECIPE_UV", fix="or unset (RECIPE_UV)", cure=leave("RECIPE_UV=/none/uv"), then=NO_ENGINE),
-    Mistake(number="138c", line="RECIPE_OFFLINE=no recipe build -n local env.yml", code=2, what="'no' cannot be the value of RECIPE_OFFLINE: it is not yes", where=r"at: +RECIPE_OFFLINE", fix="or unset (RECIPE_OFFLINE)", cure=leave("RECIPE_OFFLINE=no"), then=NO_ENGINE),
+    Mistake(number="134", line="recipe diff a.plan b.plan", code=2, what="'a.plan' is a plan folder, and not an image or a lock", fix=f"{TICKS} compares what was measured", files={"a.plan/report.json": REPORT, "b.plan/report.json": REPORT}, cure=line()),
+    Mistake(number="134b", line="recipe diff a.plan b.plan", code=2, what="'a.plan' is a plan folder", fix=r"`(recipe diff a\.sif b\.sif)`", files={"a.plan/": "", "b.plan/": "", "a.sif": SIF, "b.sif": SIF}, cure=line(), then=(0, 2)),
+    Mistake(number="134c", line="recipe inspect a.plan", code=2, what="'a.plan' is a plan folder, and not an image", fix=r"`(recipe inspect a\.sif)`", files={"a.plan/": "", "a.sif": SIF}, cure=line(), then=(0, 2)),
+    Mistake(number="135", line="recipe check local ''", code=2, what="argument 2 of 2 is empty, after 'local'", where="argument 2", fix=f"set it, or write the word itself, as in {TICKS}", cure=line()),
+    Mistake(number="135b", line="recipe smoke local ''", code=2, what="argument 2 of 2 is empty, after 'local'", where="argument 2", fix=f"as in {TICKS}", files={"x.sif": SIF}, cure=line(), then=NO_ENGINE),
+    Mistake(number="135c", line="recipe check '' env.yml", code=2, what="argument 1 of 2 is empty", where="argument 1", fix=f"as in {TICKS}", cure=line()),
+    Mistake(number="136", line="recipe convert local x.sif --force", code=2, what="'x.sif' would overwrite the archive '\\S*x.sif'", fix="give another output with (-o)", files={"x.sif": TAR}, cure=add(r"\1 y.sif"), then=(4, 5)),
+    Mistake(number="137", line="recipe plan local env.yml -o .", code=2, what="'.' would overwrite the recipe 'env.yml'", fix="give another output with (-o)", cure=word(".", "p")),
+    Mistake(number="138", line="RECIPE_CACHE_GIB=forty recipe cache ls", code=2, what="'forty' cannot be the value of RECIPE_CACHE_GIB: it is no number of GiB", where=r"RECIPE_CACHE_GIB", fix="write (RECIPE_CACHE_GIB=40), or unset RECIPE_CACHE_GIB", cure=word("RECIPE_CACHE_GIB=forty")),
+    Mistake(number="138b", line="RECIPE_UV=/none/uv recipe build -n local env.yml", code=2, what="'/none/uv' cannot be the value of RECIPE_UV: there is no such program", where=r"RECIPE_UV", fix="or unset (RECIPE_UV)", cure=leave("RECIPE_UV=/none/uv"), then=NO_ENGINE),
+    Mistake(number="138c", line="RECIPE_OFFLINE=no recipe build -n local env.yml", code=2, what="'no' cannot be the value of RECIPE_OFFLINE: it is not yes", where=r"RECIPE_OFFLINE", fix="or unset (RECIPE_OFFLINE)", cure=leave("RECIPE_OFFLINE=no"), then=NO_ENGINE),
 ]  # fmt: skip
 
 MISTAKES = [*WORDS, *FILES, *WORK, *STRANGERS]

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -14,6 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from second import LoadedProgram
 
 SECONDS = 60  # a command that is silent for so long hangs
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
@@ -43,10 +46,18 @@ class Shown:
 
 
 def show(
-    words: Sequence[str], *, cwd: Path, env: Mapping[str, str], columns: int | None = 80, color: bool = True
+    words: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    columns: int | None = 80,
+    color: bool = True,
+    loaded: LoadedProgram | None = None,
 ) -> Shown:
     """Run a command at a terminal of so many columns, or through a pipe where there are none."""
     own = dict(env) if color else {**env, "NO_COLOR": "1"}
+    if loaded is not None:
+        return _show_second(words, cwd=cwd, env=own, columns=columns, color=color, loaded=loaded)
     if columns is None:
         done = subprocess.run(
             words, cwd=cwd, env=own, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -70,8 +81,28 @@ def show(
     return Shown(words=tuple(words), code=None if seen is None else code, raw=raw, columns=columns, color=color)
 
 
+def _show_second(
+    words: Sequence[str], *, cwd: Path, env: Mapping[str, str], columns: int | None, color: bool, loaded: LoadedProgram
+) -> Shown:
+    """As `show`, by a fork of the program that is loaded."""
+    master, slave = os.pipe() if columns is None else pty.openpty()
+    try:
+        if columns is not None:
+            fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = loaded.start(words, cwd=cwd, env=env, handle=slave)
+    finally:
+        os.close(slave)
+    seen = _read(master)
+    os.close(master)
+    if seen is None:
+        os.kill(process, signal.SIGKILL)
+    code = loaded.wait()
+    raw, color = (seen or b"").decode(), color and columns is not None
+    return Shown(words=tuple(words), code=None if seen is None else code, raw=raw, columns=columns, color=color)
+
+
 def _read(master: int) -> bytes | None:
-    """Everything up to the end of the terminal; None where it does not come in time."""
+    """Everything up to the end of the terminal or pipe; None where it does not come in time."""
     shown, end = b"", time.monotonic() + SECONDS
     while (left := end - time.monotonic()) > 0:
         if not select.select([master], [], [], left)[0]:

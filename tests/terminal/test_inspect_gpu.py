@@ -48,7 +48,7 @@ def test_a_wheel_that_is_wrong_for_a_site(furnished: Seat) -> None:
     shown = furnished.type("recipe inspect one_vendor-2.0-py3-none-any.whl --gpu --site lumi-g")
     assert (shown.code, faults(shown)) == (6, [])
     assert "BAD  other vendor  one-vendor 2.0" in shown.text
-    assert "error: 'one-vendor' is wrong for 'lumi-g': it is for NVIDIA (sm_60, " in shown.text
+    assert "]: 'one-vendor' is wrong for 'lumi-g': it is for NVIDIA (sm_60, " in shown.text
     assert "  at:  one/a.so" in shown.lines
 
 

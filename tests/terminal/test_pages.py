@@ -90,12 +90,12 @@ def furnish(seat: Seat, line: Line) -> None:
             seat.write({name: ""})
     for earlier in line.before:
         if earlier.startswith("recipe init"):
-            assert seat.type(earlier, columns=None).code == 0
+            assert seat.type_again(earlier, columns=None).code == 0
     if line.text.startswith(("recipe check", "recipe plan", "recipe build", "recipe lock", "recipe fetch")):
         for word in ENVIRONMENT.findall(line.text):
             if not (seat.work / word).exists():
                 example = word[:-4] if (ROOT / "recipes" / word).is_file() else "mnist-local"
-                assert seat.type(f"recipe init {example} -o {word}", columns=None).code == 0
+                assert seat.type_again(f"recipe init {example} -o {word}", columns=None).code == 0
                 if example != word[:-4]:  # several of them have names of their own
                     path = seat.work / word
                     path.write_text(re.sub(r"^name: .*", f"name: {path.stem}", path.read_text(), flags=re.MULTILINE))
@@ -125,5 +125,5 @@ def test_a_line_of_a_page(line: Line, seat: Seat) -> None:
 def _another(seat: Seat, line: Line) -> Shown:
     """The same, wide and without colour; through a pipe for every other line."""
     if LINES.index(line) % 2:
-        return seat.type(line.text, columns=None)
-    return seat.type(line.text, columns=120, color=False)
+        return seat.type_again(line.text, columns=None)
+    return seat.type_again(line.text, columns=120, color=False)

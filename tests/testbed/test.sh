@@ -20,10 +20,14 @@ STARTED=() # services that were not running before
 JOB=""
 TEMPORARY=""
 RUN=0 # of pytest
+WORKERS=4 # of the engines' tests, each with a Slurm of its own: more than cores, since many of them wait
 
 stop_started() {
-    local service
-    for service in "${STARTED[@]}"; do "$CHECKOUT/tests/testbed/$service.sh" stop || true; done
+    local one service number
+    for one in "${STARTED[@]}"; do
+        read -r service number <<<"$one"
+        "$CHECKOUT/tests/testbed/$service.sh" stop ${number:+"$number"} || true
+    done
     STARTED=()
 }
 
@@ -58,12 +62,24 @@ in_group() { # runs a command in a process group of its own, so that a signal to
     return "$rc"
 }
 
-start() { # start SERVICE: started unless it runs; its address becomes part of the environment
+start() { # start SERVICE [NUMBER]: started unless it runs; its address becomes part of the environment
     local address
-    if ! "$CHECKOUT/tests/testbed/$1.sh" status >/dev/null 2>&1; then STARTED+=("$1"); fi
-    address=$("$CHECKOUT/tests/testbed/$1.sh" start)
+    if ! "$CHECKOUT/tests/testbed/$1.sh" status "${@:2}" >/dev/null 2>&1; then STARTED+=("$*"); fi
+    address=$("$CHECKOUT/tests/testbed/$1.sh" start "${@:2}")
     export "${address?}"
     say "$address"
+}
+
+start_slurms() { # one for each worker, all at one time; the first one's address becomes part of the environment
+    local number other others=()
+    for ((number = 2; number <= WORKERS; number++)); do
+        if "$CHECKOUT/tests/testbed/slurm.sh" status "$number" >/dev/null 2>&1; then continue; fi
+        STARTED+=("slurm $number")
+        "$CHECKOUT/tests/testbed/slurm.sh" start "$number" >/dev/null &
+        others+=("$!")
+    done
+    start slurm 1
+    for other in "${others[@]}"; do wait "$other"; done
 }
 
 prepare_engines() {
@@ -72,7 +88,7 @@ prepare_engines() {
     # First what may be missing, then what takes minutes.
     start docker
     start registry
-    start slurm
+    start_slurms
     "$CHECKOUT/tests/testbed/venv.sh" cotainr impi
     "$CHECKOUT/tests/testbed/base-image.sh" >/dev/null
     test_environment
@@ -135,8 +151,7 @@ all_tests() { # with arguments of the caller's one call of pytest; without any e
     tests -n 2 -m "property or not property" tests/unit tests/fuzz tests/commands || rc=$?
     terminal || rc=$?
     users || rc=$?
-    # One worker more than cores: whoever waits for Slurm needs none.
-    tests -n 3 --durations=60 tests/engines || rc=$?
+    tests -n "$WORKERS" --durations=60 tests/engines || rc=$?
     return "$rc"
 }
 

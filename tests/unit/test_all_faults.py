@@ -18,7 +18,7 @@ from builder.parse.gpu_tables import load_torch_table
 from builder.parse.recipe import load_recipe
 from builder.parse.site import find_site_files, load_site
 from builder.pipeline.plans import make_target
-from builder.resolve.checks.packages import suggest_counterpart
+from builder.resolve.checks.vendors import suggest_counterpart
 
 ROOT = Path(__file__).parents[2]
 SITES = tuple(find_site_files())
@@ -123,4 +123,4 @@ def test_the_line_of_another_index_is_one_that_is_read(tmp_path: Path) -> None:
 
 
 def test_what_no_vendor_builds_is_removed() -> None:
-    assert suggest_counterpart("jax", vendor="intel") == "remove it: no build for Intel is known"
+    assert suggest_counterpart("jax", site=load_site("dawn")) == "remove it: no build for Intel is known"

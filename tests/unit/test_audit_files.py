@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.made_elf import AMDGPU, CUDA, bundle, compressed, elf, fatbin, packed, wheel
+from support.rows import rows
 
 from builder.audit.binary import Binary, read_binary
 from builder.audit.content import Memory
@@ -91,8 +92,8 @@ def test_several_images_that_are_packed_together() -> None:
 GFX = ("gfx90a:sramecc+:xnack-", "gfx942", "gfx9-4-generic")
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
-@pytest.mark.parametrize("zstd", [False, True])
+@rows("version", [1, 2, 3])
+@rows("zstd", [False, True])
 def test_packed_amd_bundles(version: int, zstd: bool) -> None:
     more = b"" if version == 1 else bytes(4096) + bundle("gfx1100")
     assert code(elf(sections={".hip_fatbin": packed(bundle(*GFX), version=version, zstd=zstd) + more})) == {
@@ -133,7 +134,7 @@ def test_sycl_by_the_names_of_its_sections() -> None:
     assert code(elf(sections=sections)) == {"spir64", "12.60.7"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "vendor", "major"),
     [
         ("libcudart.so.11.0", "nvidia", 11), ("libcudart-d0da41ae.so.11.0", "nvidia", 11),
@@ -149,9 +150,7 @@ def test_runtimes_by_their_names(name: str, vendor: str, major: int | None) -> N
     assert (found.vendor, found.major, found.driver) == (vendor, major, name == "libcuda.so.1")
 
 
-@pytest.mark.parametrize(
-    "name", ["libc.so.6", "libcudax.so.1", "libcudart.py", "../libcudart.so.12", "libsyclone.so.1", "libOpenCL.so.1"]
-)
+@rows("name", ["libc.so.6", "libcudax.so.1", "libcudart.py", "../libcudart.so.12", "libsyclone.so.1", "libOpenCL.so.1"])
 def test_other_libraries(name: str) -> None:
     assert find_runtime(name) is None
 
@@ -169,7 +168,7 @@ def damaged() -> dict[str, bytes]:
     return {"cut": whole[:-40], "versions": bytes(endless), "programs": bytes(many), "sections": bytes(rows)}
 
 
-@pytest.mark.parametrize("kind", list(damaged()))
+@rows("kind", list(damaged()))
 def test_a_damaged_file_is_named_in_words(kind: str) -> None:
     assert read(damaged()[kind]).fault
 

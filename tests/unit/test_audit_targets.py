@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from support.rows import rows
 
 from builder.audit.device_code import Code, Kind
 from builder.audit.gpu_verdict import can_install_tag, can_load_module
@@ -31,7 +31,7 @@ ROWS: list[tuple[Kind, str, str, bool]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "target", "device", "right"), ROWS)
+@rows(("kind", "target", "device", "right"), ROWS)
 def test_code_and_device(kind: Kind, target: str, device: str, right: bool) -> None:
     assert can_run(Code(kind=kind, target=target), [device]) is right
 
@@ -49,7 +49,7 @@ def test_ptx_needs_a_driver_that_knows_its_version() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@rows(
     ("tag", "python", "right"),
     [
         ("cp312-cp312-linux_x86_64", "3.12", True), ("cp312-cp312-linux_x86_64", "3.13", False),

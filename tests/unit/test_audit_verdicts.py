@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
 from support.made_elf import ARM, bundle, elf, fatbin, installed, wheel
+from support.rows import rows
 
 from builder.audit.folder import read_folder
 from builder.audit.gpu_verdict import Machine, Verdict, judge
@@ -71,7 +71,7 @@ def only(path: Path, files: Mapping[str, bytes], machine: Machine, *, tag: str =
     return found
 
 
-@pytest.mark.parametrize("case", list(CASES))
+@rows("case", list(CASES))
 def test_a_verdict_on_a_wheel(case: str, tmp_path: Path) -> None:
     files, machine, says, wrong, reason = CASES[case]
     found = only(tmp_path / "a-1-py3-none-linux_x86_64.whl", files, machine)
@@ -85,9 +85,7 @@ def test_a_wheel_for_another_python(tmp_path: Path) -> None:
     assert (found.says, found.wrong) == ("other Python", True)
 
 
-@pytest.mark.parametrize(
-    "name", ["torch", "jaxlib", "tensorflow", "onnxruntime", "paddlepaddle", "intel_extension_for_pytorch"]
-)
+@rows("name", ["torch", "jaxlib", "tensorflow", "onnxruntime", "paddlepaddle", "intel_extension_for_pytorch"])
 def test_a_framework_without_its_gpu_is_wrong(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}-1-py3-none-linux_x86_64.whl"
     assert only(path, {"a.so": elf()}, MI250).wrong is True
@@ -151,7 +149,7 @@ def test_the_images_own_python_and_glibc_count(tmp_path: Path) -> None:
     assert found.says == "other Python"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("site", "vendor", "targets", "majors", "cuda_native"),
     [
         ("mn5", "nvidia", ("sm_90",), (11, 12), "12.2"), ("lumi-g", "amd", ("gfx90a",), (6, 7), ""),

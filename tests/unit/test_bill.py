@@ -27,7 +27,7 @@ from builder.sif.sif import read_sif
 from builder.system.checksums import hash_file
 
 
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+@rows("package", PACKAGES, ids=lambda package: package.name)
 def test_purls_are_those_of_their_standard(package: InstalledPackage) -> None:
     found = make_purl(package, distribution="debian 12")
     parsed = PackageURL.from_string(found)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.cli.main import run
 from builder.parse.site import find_site_files
@@ -96,14 +97,14 @@ def test_a_fault_of_form_cannot_be_left_out(env: Path, capsys: pytest.CaptureFix
     assert "'yaml-tab' says that the file cannot be read: it cannot be ignored" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["nosite"], ["local", "--ignore", "unpined"], ["local", "--base", "no/such.sif"]])
-@pytest.mark.parametrize("shape", ["json", "sarif", "github"])
+@rows("words", [["nosite"], ["local", "--ignore", "unpined"], ["local", "--base", "no/such.sif"]])
+@rows("shape", ["json", "sarif", "github"])
 def test_faulty_arguments_are_in_every_document(
     words: list[str], shape: str, env: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["check", *words[:1], str(env), *words[1:], "--format", shape]) == 2
     out, err = capsys.readouterr()
-    assert err.startswith("error: ")
+    assert err.startswith("error[")
     if shape == "github":
         assert out.startswith("::error file=environment.yml,line=1,title=")
     else:

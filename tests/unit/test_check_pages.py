@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.own_code import PACKAGE, files, nodes_of
 from support.rows import rows
 
 from builder.cli.check_formats import list_codes
@@ -53,10 +54,10 @@ def codes() -> set[str]:
     """Every code in the source; a backend's name stands for itself and for every key that it cannot serve."""
     found: set[str] = set()
     for folder in ("resolve", "compile", "parse"):
-        for path in sorted((ROOT / "builder" / folder).rglob("*.py")):
-            if folder == "parse" and path.stem not in READING:
+        for path in files():
+            if PACKAGE / folder not in path.parents or (folder == "parse" and path.stem not in READING):
                 continue
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in nodes_of(path):
                 if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
                     code = next(word.value for word in node.keywords if word.arg == "code")
                     found |= {code.value} if isinstance(code, ast.Constant) else set()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.cli.inputs import make_context
 from builder.cli.output import format_finding
@@ -98,23 +99,19 @@ ORDINARY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 INHERENT = {"mn5": {"cuda-minor", "site-unsure"}, "frontier": {"site-unsure"}}
 
 
-@pytest.mark.parametrize("site", list(find_site_files()))
-@pytest.mark.parametrize("name", ORDINARY)
+@rows("site", list(find_site_files()))
+@rows("name", ORDINARY)
 def test_an_ordinary_recipe_is_not_warned_of(name: str, site: str, bench: Bench) -> None:
     lines, conda = ORDINARY[name]
     assert codes(bench.found(site, *lines, conda=conda)) <= INHERENT.get(site, set())
 
 
-@pytest.mark.parametrize(
-    "line", ["jax[cuda12]==0.6.2", "onnxruntime-gpu==1.22.0", "cupy-cuda12x==13.6.0", "vllm==0.10.2"]
-)
+@rows("line", ["jax[cuda12]==0.6.2", "onnxruntime-gpu==1.22.0", "cupy-cuda12x==13.6.0", "vllm==0.10.2"])
 def test_a_vendors_own_packages_are_at_home(line: str, bench: Bench) -> None:
     assert codes(bench.found("mn5", line, conda=("python=3.12",))) <= INHERENT["mn5"]
 
 
-@pytest.mark.parametrize(
-    "line", ["jax[rocm]==0.6.2", "cupy-rocm-7-0==14.0.0", "onnxruntime-rocm==1.22.2", "bitsandbytes==0.50.2"]
-)
+@rows("line", ["jax[rocm]==0.6.2", "cupy-rocm-7-0==14.0.0", "onnxruntime-rocm==1.22.2", "bitsandbytes==0.50.2"])
 def test_amds_packages_are_at_home(line: str, bench: Bench) -> None:
     assert codes(bench.found("lumi-g", line)) == set()
 
@@ -136,7 +133,7 @@ def test_one_build_of_onnx_runtime_is_enough(bench: Bench) -> None:
     assert codes(bench.found("local", "onnxruntime==1.22.0", "onnxruntime-gpu==1.22.0")) == set()
 
 
-@pytest.mark.parametrize(("glibc", "fits"), [("2.31", False), ("2.34", True), ("2.39", True), ("unknown", True)])
+@rows(("glibc", "fits"), [("2.31", False), ("2.34", True), ("2.39", True), ("unknown", True)])
 def test_a_package_that_needs_a_newer_c_library(glibc: str, fits: bool, bench: Bench) -> None:
     image = f"base_images: [{{reference: 'docker://example.org/x:1', rocm: 7.1.0, glibc: '{glibc}', source: [olcf]}}]"
     (bench.folder / "mine.yaml").write_text(f"name: mine\nextends: frontier\n{image}\n")
@@ -145,7 +142,7 @@ def test_a_package_that_needs_a_newer_c_library(glibc: str, fits: bool, bench: B
     assert [text.startswith(needs) for text in said(found, "glibc")] == ([] if fits else [True])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("site", "line", "compiled", "fix"),
     [
         ("frontier", "flash-attn==2.7.4", ("flash-attn",), "no action needed if the base image has a compiler"),
@@ -175,14 +172,14 @@ FOREIGN = [
     ("lumi-g", "onnxruntime-gpu==1.22.0", "NVIDIA", "AMD GPUs", "for AMD there is: onnxruntime-rocm 1.22.2.post*, "
      "onnxruntime-migraphx from 1.23 on (glibc 2.34)"),
     ("dawn", "onnxruntime-gpu==1.22.0", "NVIDIA", "Intel GPUs", "for Intel there is: onnxruntime-openvino"),
-    ("lumi-g", "tensorflow[and-cuda]==2.19.0", "NVIDIA", "AMD GPUs", "for AMD there is: tensorflow-rocm (on PyPI up to "
-     "2.14.0.600, newer at repo.radeon.com/rocm/manylinux)"),
+    ("lumi-g", "tensorflow[and-cuda]==2.19.0", "NVIDIA", "AMD GPUs", "for AMD there is: tensorflow-rocm of "
+     "repo.radeon.com/rocm/manylinux"),
     ("mn5", "tensorflow-rocm==2.14.0.600", "AMD", "NVIDIA GPUs", "for NVIDIA there is: tensorflow[and-cuda]"),
     ("dawn", "nvidia-dali-cuda120==1.50.0", "NVIDIA", "Intel GPUs", "remove it: no build for Intel is known"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("site", "line", "made_for", "has", "fix"), FOREIGN)
+@rows(("site", "line", "made_for", "has", "fix"), FOREIGN)
 def test_a_package_of_another_vendor(site: str, line: str, made_for: str, has: str, fix: str, bench: Bench) -> None:
     found = bench.found(site, "numpy==2.2.0", line)
     message = f"error: '{line}' works on {made_for} devices only, '{site}' has {has}\n  at:  demo:2\n  fix: {fix}"
@@ -205,7 +202,7 @@ DEFAULT_WHEELS = [
 ]
 
 
-@pytest.mark.parametrize(("site", "line", "built"), DEFAULT_WHEELS)
+@rows(("site", "line", "built"), DEFAULT_WHEELS)
 def test_the_default_wheel_would_lose_the_gpu(site: str, line: str, built: str, bench: Bench) -> None:
     found = said(bench.found(site, line, conda=("python=3.12",)), "default-wheel")
     assert len(found) == 1
@@ -259,7 +256,7 @@ CONDA = [
 ]
 
 
-@pytest.mark.parametrize(("site", "spec", "ends"), CONDA)
+@rows(("site", "spec", "ends"), CONDA)
 def test_conda_has_no_build_for_the_gpus(site: str, spec: str, ends: str | None, bench: Bench) -> None:
     (text,) = said(bench.found(site, conda=("python=3.12", spec)), "conda-default")
     assert text.startswith(f"error: '{spec}' from conda is {ends or 'built for NVIDIA GPUs'}")
@@ -307,7 +304,7 @@ CHOICES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("lines", "site", "became"), CHOICES)
+@rows(("lines", "site", "became"), CHOICES)
 def test_the_release_suits_everything_that_is_asked(
     lines: tuple[str, ...], site: str, became: tuple[str, ...], bench: Bench
 ) -> None:
@@ -341,7 +338,7 @@ PYTHON_RANGES = [
 ]
 
 
-@pytest.mark.parametrize(("python", "torch", "became"), PYTHON_RANGES)
+@rows(("python", "torch", "became"), PYTHON_RANGES)
 def test_a_range_of_pythons_is_held_to_what_torch_has(python: str, torch: str, became: str, bench: Bench) -> None:
     site = "local" if torch == "torch==2.0.1" else "lumi-g"
     conda = (python, "ffmpeg") if site == "local" else (python,)
@@ -374,7 +371,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("site", "lines", "code"), REFUSED)
+@rows(("site", "lines", "code"), REFUSED)
 def test_a_torch_that_cannot_be(site: str, lines: tuple[str, ...], code: str, bench: Bench) -> None:
     assert codes(bench.found(site, *lines, conda=("python=3.12",)), "error") == {code}
 
@@ -387,7 +384,7 @@ def test_the_driver_of_nvidia_is_named(bench: Bench) -> None:
 # --- doubts, hashes, drivers ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("site", "doubted"), [("dawn", True), ("lumi-g", False), ("local", False), ("mn5", False)])
+@rows(("site", "doubted"), [("dawn", True), ("lumi-g", False), ("local", False), ("mn5", False)])
 def test_a_doubt_about_one_vendors_wheels_is_not_told_to_another(site: str, doubted: bool, bench: Bench) -> None:
     more = "container:\n  python: env\n"
     found = said(bench.found(site, "torch==2.5.0", conda=("python=3.12",), more=more), "table-unsure")
@@ -419,7 +416,7 @@ DRIVERS = [
 ]
 
 
-@pytest.mark.parametrize(("driver", "kernel"), DRIVERS)
+@rows(("driver", "kernel"), DRIVERS)
 def test_a_driver_of_amds_is_read_with_care(driver: str, kernel: str) -> None:
     assert find_kernel_driver(driver) == kernel
 
@@ -432,7 +429,7 @@ BAD_DRIVERS = [
 ]
 
 
-@pytest.mark.parametrize(("site", "driver", "message"), BAD_DRIVERS)
+@rows(("site", "driver", "message"), BAD_DRIVERS)
 def test_a_driver_that_cannot_be_used(site: str, driver: str, message: str, bench: Bench) -> None:
     (found,) = bench.found(site, "torch==2.8.0", driver=driver)
     assert (found.code, found.message, found.level) == ("driver", message, "error")
@@ -513,7 +510,7 @@ def answered(recipe: Recipe, site: Site) -> Target | tuple[Finding, ...]:
 SOURCE = "tool @ https://example.org/tool-1.0.tar.gz"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("site", "backend", "lines", "context", "level", "said"),
     [
         ("mn5", "docker", [SOURCE], {"logins": ("UV_INDEX",)}, "warning", f"'{SOURCE}' is built from source"),
@@ -648,9 +645,7 @@ def test_security_23_the_image_of_micromamba_can_be_named_by_its_digest(
     assert not [line for line in lines if "mambaorg" in line]
 
 
-@pytest.mark.parametrize(
-    "value", ["x", "/x.sif", "docker://a b", "docker://a\nRUN x", "oras://a/b@sha256:0", "docker://a AS x"]
-)
+@rows("value", ["x", "/x.sif", "docker://a b", "docker://a\nRUN x", "oras://a/b@sha256:0", "docker://a AS x"])
 def test_security_23_what_is_no_image_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("RECIPE_MICROMAMBA", value)
     with pytest.raises(ConfigError, match="RECIPE_MICROMAMBA"):
@@ -668,7 +663,7 @@ def test_security_23_no_client_is_taken_by_its_tag(tmp_path: Path, arch: str, ow
     assert len(check_conda_client(target)) == found
 
 
-@pytest.mark.parametrize(("line", "prefix", "level", "words"), [
+@rows(("line", "prefix", "level", "words"), [
     ("numpy=1.26.4=py312h8753938_0", r"C:\Users\a\miniconda3", "error", "Windows, by its prefix: the build 'numpy="),
     ("numpy=1.26.4=py312h8753938_0", "/opt/homebrew/envs/a", "error", "macOS, by its prefix: the build 'numpy="),
     ("numpy=1.26.4", "/Users/a/miniforge3", "warning", "macOS, by its prefix: Linux may lack some"),
@@ -687,7 +682,7 @@ def test_an_export_of_another_system_is_recognised(
     assert "conda env export --from-history" in finding.fix
 
 
-@pytest.mark.parametrize(("line", "prefix"), [
+@rows(("line", "prefix"), [
     ("numpy", r"C:\Users\a\miniconda3"),  # an export of the requests has a prefix, too
     ("numpy=1.26.4=py312h8753938_0", "/home/a/miniforge3"),
     ("libcxx=19", "/home/a/miniforge3"),  # conda-forge builds it for Linux, too

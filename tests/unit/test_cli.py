@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.codes import without_codes
+from support.rows import rows
 
 from builder import __version__
 from builder.cli.main import COMMANDS, run
@@ -74,8 +76,8 @@ def test_help_names_every_command(recipe: Call, option: str) -> None:
         assert re.search(rf"^  {name} +{re.escape(text)}$", answer.out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS))
-@pytest.mark.parametrize("option", ["-h", "--help"])
+@rows("command", sorted(COMMANDS))
+@rows("option", ["-h", "--help"])
 def test_every_command_has_help(recipe: Call, command: str, option: str) -> None:
     answer = recipe(command, option)
     assert (answer.code, answer.err) == (0, "")
@@ -99,7 +101,11 @@ def test_without_a_command_there_is_help(recipe: Call) -> None:
         (["bild"], "error: there is no command 'bild'", "did you mean 'build'? commands: build, cache, check"),
         (["--nope"], "error: no such option '--nope'", "see `recipe --help`"),
         (["plan", "--nope"], "error: no such option '--nope'", "did you mean '--nodes'? see `recipe plan --help`"),
-        (["plan"], "error: no site and no environment file is named", "`recipe plan SITE environment.yml`"),
+        (
+            ["plan"],
+            "error: no site and no environment file is named",
+            "`recipe plan local environment.yml`, or another site in the place of 'local': dawn, ",
+        ),
         (["sites", "lumi"], "error: there is no site 'lumi'", "did you mean 'lumi-g'? known sites: dawn, frontier"),
         (
             ["sites", "--format", "xml"],
@@ -112,16 +118,16 @@ def test_without_a_command_there_is_help(recipe: Call) -> None:
         (
             ["run", "tiny.sif", "local", "--", "python3"],
             "error: the site 'local' comes after the image 'tiny.sif'",
-            "`recipe run local tiny.sif -- CMD`",
+            "`recipe run local tiny.sif -- python3`",
         ),
-        (["init", "minst"], "error: there is no example 'minst'", "did you mean 'mnist'?"),
+        (["init", "minst"], "error: there is no example 'minst'", "did you mean `recipe init mnist`?"),
     ],
 )
 def test_misuse_is_explained(recipe: Call, tmp_path: Path, words: list[str], first: str, fix: str) -> None:
     (tmp_path / "tiny.sif").touch()
     answer = recipe(*words)
     assert (answer.code, answer.out) == (2, "")
-    lines = answer.err.splitlines()
+    lines = without_codes(answer.err).splitlines()
     assert lines[0].startswith(first)
     assert lines[-1].startswith(f"  fix: {fix}")
     assert left(tmp_path) == ["tiny.sif"]
@@ -140,7 +146,7 @@ def test_a_broken_recipe_is_exit_2_with_every_fault(recipe: Call, tmp_path: Path
     for command in (["build", "local"], ["plan", "local"], ["check"], ["check", "local"]):
         answer = recipe(*command, "broken.yml")
         assert (answer.code, answer.out) == (2, "")
-        assert answer.err.count("error: ") == 3
+        assert without_codes(answer.err).count("error: ") == 3
         assert "at:  broken.yml:1: nmae" in answer.err
     assert left(tmp_path) == ["broken.yml"]
 
@@ -153,7 +159,7 @@ def test_sites_are_listed(recipe: Call) -> None:
     assert {item["name"]: item["vendor"] for item in found["sites"]}["dawn"] == "intel"
 
 
-@pytest.mark.parametrize("name", sorted(find_site_files()))
+@rows("name", sorted(find_site_files()))
 def test_a_site_is_shown_with_its_sources(recipe: Call, name: str) -> None:
     answer = recipe("sites", name)
     assert (answer.code, answer.err) == (0, "")
@@ -207,7 +213,7 @@ def test_a_refused_target_is_exit_3_and_writes_nothing(
 ) -> None:
     answer = recipe(command, "lumi-g", recipes / "mnist-local.yml")
     assert (answer.code, answer.out) == (3, "")
-    assert answer.err.startswith("error: 'torch==2.13.0' cannot run on this site")
+    assert answer.err.startswith("error[torch-build]: 'torch==2.13.0' cannot run on this site")
     assert left(tmp_path) == []
 
 
@@ -247,7 +253,7 @@ def test_plan_show_prints_and_writes_nothing(recipe: Call, mnist: Path, tmp_path
     assert left(tmp_path) == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("site", "name", "first"),
     [
         ("mn5", "Dockerfile", "FROM nvcr.io/nvidia/pytorch:"),
@@ -291,7 +297,7 @@ def test_an_output_that_exists_is_kept(recipe: Call, mnist: Path, tmp_path: Path
     (tmp_path / "mine.sif").write_text("precious")
     answer = recipe("build", "local", mnist, "-o", "mine.sif")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith(f"error: the output '{tmp_path}/mine.sif' exists\n  fix: give --force")
+    assert without_codes(answer.err).startswith(f"error: the output '{tmp_path}/mine.sif' exists\n  fix: give --force")
     assert (tmp_path / "mine.sif").read_text() == "precious"
     assert left(tmp_path) == ["mine.sif"]
 
@@ -326,7 +332,7 @@ def test_the_account_is_from_the_option_or_slurms_variable(
     assert "#SBATCH --account=project_2\n" in recipe(*words).out
 
 
-@pytest.mark.parametrize(
+@rows(
     ("option", "value"),
     [
         ("--account", "x\ntouch CANARY"),
@@ -346,7 +352,7 @@ def test_options_are_checked_like_a_recipe(recipe: Call, mnist: Path, tmp_path: 
         assert answer.code == 0
         return
     assert (answer.code, answer.out) == (2, "")
-    assert "secret" not in answer.err
+    assert "secret" not in without_codes(answer.err)
     assert left(tmp_path) == []
 
 
@@ -433,7 +439,7 @@ def test_what_cannot_be_had_ahead(recipe: Call, words: tuple[str, ...], text: st
     (tmp_path / "plain.yml").write_text("name: plain\ndependencies: [python=3.12, numpy]\n")
     answer = recipe(*words, "plain.yml")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.endswith(text)
+    assert text in without_codes(answer.err)
     assert left(tmp_path) == ["plain.yml"]
 
 
@@ -456,7 +462,7 @@ def test_the_variable_of_an_account_is_named(recipe: Call, mnist: Path, monkeypa
     assert "'bad name' cannot be the value of SBATCH_ACCOUNT" in answer.err
     assert "write its name alone, or unset SBATCH_ACCOUNT" in answer.err
     answer = recipe("check", "lumi-g", mnist, "--account", "bad name")
-    assert "at:  --account" in answer.err
+    assert "'bad name' cannot be the value of --account" in answer.err
 
 
 def test_help_of_a_group_cuts_no_sentence(recipe: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -470,4 +476,4 @@ def test_a_file_without_rights_has_a_fix(recipe: Call, words: tuple[str, ...], t
     (tmp_path / "noperm.txt").touch(mode=0)
     answer = recipe(*words, "noperm.txt")
     assert answer.code == 2
-    assert "fix: ask its owner for the right to read it" in answer.err
+    assert "fix: `chmod u+r noperm.txt` where it is your own, else ask its owner" in answer.err

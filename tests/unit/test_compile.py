@@ -13,10 +13,11 @@ from typing import NoReturn
 
 import pytest
 from support.matrix import Case, cases, compiled, everything, outcome, plans, recipes, text_of
+from support.rows import rows
 
 from builder.compile.step_scripts import make_batch_header, make_step_job
 from builder.execute.plan_folder import write_plan
-from builder.model.finding import UnsupportedError, select_errors
+from builder.model.finding import ConfigError, UnsupportedError, select_errors
 from builder.model.plan import Plan, from_json, to_json
 from builder.model.target import Context
 from builder.parse.site import load_site
@@ -180,9 +181,7 @@ def test_the_account_is_never_guessed() -> None:
             assert "#SBATCH --account=project_1" in make_batch_header(make_step_job(target, job, name="x"))
 
 
-@pytest.mark.parametrize(
-    ("minutes", "time"), [(15, "00:15:00"), (60, "01:00:00"), (90, "01:30:00"), (3000, "50:00:00")]
-)
+@rows(("minutes", "time"), [(15, "00:15:00"), (60, "01:00:00"), (90, "01:30:00"), (3000, "50:00:00")])
 def test_time_limits_are_hours_and_minutes(minutes: int, time: str) -> None:
     from dataclasses import replace
 
@@ -209,7 +208,9 @@ def test_a_backend_refuses_what_it_cannot_serve(stem: str, site: str, codes: lis
 
 
 def test_an_unknown_backend_is_refused_with_those_of_the_site() -> None:
-    with pytest.raises(UnsupportedError) as caught:
+    with pytest.raises(UnsupportedError):
+        resolve(recipes()["mnist"][0], load_site("lumi-g"), context=Context(backend="docker"))
+    with pytest.raises(ConfigError) as caught:
         resolve(recipes()["mnist"][0], load_site("lumi-g"), context=Context(backend="dockr"))
     assert caught.value.findings[0].message == "the site 'lumi-g' has no backend 'dockr'"
     assert caught.value.findings[0].fix == "its backends: cotainr, layers, tykky"

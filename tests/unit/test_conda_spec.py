@@ -108,7 +108,7 @@ def test_refused(text: str) -> None:
     assert finding.fix
 
 
-@pytest.mark.parametrize(
+@rows(
     "channel",
     [
         "conda-forge",

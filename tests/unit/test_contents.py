@@ -10,6 +10,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.cli.inspect import describe_contents, format_contents
 from builder.inspect import package_databases as read
@@ -46,7 +47,7 @@ def test_a_record_of_conda() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", [None, b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000, b'{"name": {}, "sha256": 7}'])
+@rows("text", [None, b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000, b'{"name": {}, "sha256": 7}'])
 def test_a_record_that_says_nothing_is_known_by_its_name(text: bytes | None) -> None:
     package = read.parse_conda_package("conda-meta/a-b-1.0-h_0.json", text)
     assert package is not None
@@ -54,7 +55,7 @@ def test_a_record_that_says_nothing_is_known_by_its_name(text: bytes | None) -> 
     assert package.sha256 == ""
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "text", "name", "version"),
     [
         (f"{SITE}/six-1.16.0.dist-info/METADATA", b"Name: six\nVersion: 1.17.0\n\nVersion: 9\n", "six", "1.17.0"),
@@ -73,7 +74,7 @@ def test_a_distribution_of_python(path: str, text: bytes | None, name: str, vers
     )
 
 
-@pytest.mark.parametrize(
+@rows(
     "path",
     [
         f"{SITE}/setuptools/_vendor/wheel-0.46.3.dist-info/METADATA", f"{SITE}/six-1.16.0.dist-info/RECORD",
@@ -219,7 +220,7 @@ def test_no_room_for_one_object_more() -> None:
     assert plan_object_writes(found, kind=SBOM, name="x", content=b"{}", extra=b"") == ()
 
 
-@pytest.mark.parametrize("cut", [10, 127, 130, 500, -1])
+@rows("cut", [10, 127, 130, 500, -1])
 def test_a_sif_that_is_cut_off(cut: int) -> None:
     image = sif((0x4001, b"", b"Bootstrap: x"))[:cut]
     with pytest.raises(SifError):
@@ -269,7 +270,7 @@ def test_a_folder_whose_links_lead_out_of_it(tmp_path: Path) -> None:
     assert [item.name for item in contents.packages] == ["six"]
 
 
-@pytest.mark.parametrize("text", [b"", b"#!/bin/sh\n", b"\0" * 100, sif((0x4001, b"", b"x"))[:-1]])
+@rows("text", [b"", b"#!/bin/sh\n", b"\0" * 100, sif((0x4001, b"", b"x"))[:-1]])
 def test_what_is_no_image(tmp_path: Path, text: bytes) -> None:
     image = tmp_path / "x.sif"
     image.write_bytes(text)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import click
-import pytest
 from support.rows import rows
 
 from builder.cli.init import RECIPES
@@ -127,7 +126,7 @@ def test_every_site_has_a_page() -> None:
         assert f"(docs/sites/{site}.md)" in readme
 
 
-@pytest.mark.parametrize("site", SITES)
+@rows("site", SITES)
 def test_a_page_names_what_its_site_has(site: str) -> None:
     text = SITE_PAGES[site].read_text(encoding="utf-8")
     loaded, plans = load_site(site), plans_of(site)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.sif.events import LIMIT, VARIABLE, Meter, report
 from builder.system.event_reader import LINE, make_events_file, open_events, open_events_below
@@ -43,7 +44,7 @@ def test_a_torn_line_is_read_when_it_is_whole(path: Path) -> None:
     assert events.read() == []
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         "", "no JSON", "[]", "7", '{"event": 3}', '{"no": "event"}', '{"event": "x", "a": NaN}', "[" * 5000, "\x00\xff",

@@ -37,7 +37,7 @@ def test_a_paragraph_is_one_line_and_code_is_indented() -> None:
     assert [*format_page(page)][: len(shown)] == shown
 
 
-@pytest.mark.parametrize("word", ["torch-build", "TORCH-BUILD", "error[torch-build]", "[torch-build]", "torch-build:"])
+@rows("word", ["torch-build", "TORCH-BUILD", "error[torch-build]", "[torch-build]", "torch-build:"])
 def test_a_code_is_found_as_it_stands_in_a_message(word: str, capsys: Capture) -> None:
     assert run(["explain", word]) == 0
     assert capsys.readouterr().out.startswith("torch-build\n")
@@ -51,7 +51,7 @@ def test_json_has_the_level_the_title_and_the_page(capsys: Capture) -> None:
     assert found == {"schema": 1, "code": "glibc", "level": "error", "title": title, "page": page}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("word", "fix"),
     [
         ("torch-bild", "did you mean `recipe explain torch-build`"),
@@ -91,8 +91,8 @@ def test_the_page_of_all_codes_has_the_classes() -> None:
     assert [one.text for one in CLASSES if one.text not in " ".join(page.split())] == []
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize("code", list_codes())
+@rows("columns", [80, 120])
+@rows("code", list_codes())
 def test_prose_is_flush_and_lists_hang(code: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[str] = []
     monkeypatch.setattr("builder.cli.output.get_screen_width", lambda **_: columns)

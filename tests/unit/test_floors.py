@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "builder"
+from support.own_code import PACKAGE, files, nodes_of, text_of, tree_of
+
 # Each imports itself and what stands before it, wherever in a file the import is.
 FLOORS = (
     "sif", "audit", "layers", "smoke", "model", "parse", "system", "resolve", "compile", "inspect", "report", "lock",
@@ -15,7 +16,7 @@ FLOORS = (
 )  # fmt: skip
 # What travels in plan folders and runs without the rest of us: of the house it imports itself and this.
 TRAVELS = {"sif": ("sif",), "audit": ("audit", "sif"), "layers": ("layers", "sif"), "smoke": ("smoke",)}
-EVERY = sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] in FLOORS)
+EVERY = [path for path in files() if path.relative_to(PACKAGE).parts[0] in FLOORS]
 FILES = [path for path in EVERY if path.relative_to(PACKAGE).parts[0] not in TRAVELS]  # `data` is no package
 ONE_DOOR = {
     "subprocess": "system/process.py",
@@ -39,11 +40,6 @@ def name_of(path: Path) -> str:
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
 def imports(path: Path, *, lazy: bool = True) -> tuple[tuple[str, int], ...]:
     """Every module that a file imports, with the line; without `lazy` only what is imported with the file itself."""
     return tuple(_imports(path, lazy=lazy))
@@ -51,7 +47,7 @@ def imports(path: Path, *, lazy: bool = True) -> tuple[tuple[str, int], ...]:
 
 def calls(path: Path) -> Iterator[tuple[str, int]]:
     """Every function that a file calls by its bare name, with the line."""
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id, node.lineno
 
@@ -133,7 +129,7 @@ def test_resolve_and_compile_know_nothing_of_the_machine() -> None:
 def test_the_model_reads_files_and_no_settings() -> None:
     for path in FILES:
         if path.relative_to(PACKAGE).parts[0] in ("model", "parse"):
-            text = path.read_text(encoding="utf-8")
+            text = text_of(path)
             assert "environ[" not in text, ids(path)
             assert "getenv" not in text, ids(path)
             assert not {module.split(".")[0] for module, _ in imports(path)} & (IMPURE - {"urllib"}), ids(path)
@@ -190,10 +186,10 @@ def test_a_module_has_a_name_of_its_own() -> None:
 
 def test_files_and_functions_fit_a_screen() -> None:
     faults = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if (length := len(path.read_text(encoding="utf-8").splitlines())) > 450:
+    for path in files():
+        if (length := len(text_of(path).splitlines())) > 450:
             faults.append(f"{ids(path)} has {length} lines")
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 if length > 60:

@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 
 import pytest
+from support.own_code import PACKAGE, files, nodes_of
+from support.rows import rows
 
 from builder.cli.main import run
 from builder.execute.folder_lock import lock_folder
@@ -24,7 +26,6 @@ from builder.sif.pack import escape_path
 from builder.system.files import name_draft, write_atomic
 from builder.system.log import StepLog
 
-PACKAGE = Path(__file__).parents[2] / "builder"
 # Who copies, changes or removes trees by their paths; everywhere else sif/tree.py and copies.py do.
 FOLLOWING = {"walk", "fwalk", "rmtree", "copytree", "copy2", "copyfile", "copymode", "copystat", "rglob", "lchown"}
 FOLLOWING |= {"chown", "removedirs", "renames"}
@@ -44,9 +45,9 @@ ALLOWED = {
 
 def test_security_01_file_work_on_trees_is_done_in_one_place() -> None:
     found = set()
-    for path in PACKAGE.rglob("*.py"):
+    for path in files():
         name = str(path.relative_to(PACKAGE))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if not (isinstance(node, ast.Attribute) and node.attr in FOLLOWING):
                 continue
             if isinstance(node.value, ast.Name) and node.value.id in ("tree", "ast"):
@@ -65,7 +66,7 @@ def plan_in(folder: Path, base: str, *words: str) -> tuple[int, str]:
     return code, said.getvalue()
 
 
-@pytest.mark.parametrize("name", ["a\n\n%post\n    touch CANARY\n", "a\x1bb", "{{ x }}", "a b", "a'b", "ends ", "ü"])
+@rows("name", ["a\n\n%post\n    touch CANARY\n", "a\x1bb", "{{ x }}", "a b", "a'b", "ends ", "ü"])
 def test_security_16_folders_that_are_more_than_a_path(tmp_path: Path, name: str) -> None:
     code, said = plan_in(tmp_path / name, "./b.sif", "--backend", "apptainer")
     assert code == 2
@@ -76,7 +77,7 @@ def test_security_16_folders_that_are_more_than_a_path(tmp_path: Path, name: str
     assert not (tmp_path / name / "p").exists()
 
 
-@pytest.mark.parametrize("name", ["a\n\n%post\n    touch CANARY\n", "a\x1bb", "{{ x }}", "a\tb", "a\u2028b"])
+@rows("name", ["a\n\n%post\n    touch CANARY\n", "a\x1bb", "{{ x }}", "a\tb", "a\u2028b"])
 def test_security_16_not_every_folder_serves_where_a_path_is_quoted(tmp_path: Path, name: str) -> None:
     code, said = plan_in(tmp_path / name, "./b.sif", "--backend", "layers")
     assert (code, "fix: move the recipe" in said) == (2, True)
@@ -84,7 +85,7 @@ def test_security_16_not_every_folder_serves_where_a_path_is_quoted(tmp_path: Pa
     assert not (tmp_path / name / "p").exists()
 
 
-@pytest.mark.parametrize("name", ["plain", "two words", "Überraschung", "it's"])
+@rows("name", ["plain", "two words", "Überraschung", "it's"])
 def test_security_16_ordinary_folders_serve_where_a_path_is_quoted(tmp_path: Path, name: str) -> None:
     code, said = plan_in(tmp_path / name, "./b.sif", "--backend", "layers")
     assert (code, "error" in said) == (0, False), said
@@ -111,7 +112,7 @@ def test_security_16_the_name_of_a_recipe_adds_nothing(tmp_path: Path, name: str
     assert [text.count("%post") for path, text in read.items() if path.endswith(".def")] in ([], [1])
 
 
-@pytest.mark.parametrize("links", [("var/log",), ("root",), ("var",), ("opt",), ("etc",), ("tmp",), ("opt/recipe",)])
+@rows("links", [("var/log",), ("root",), ("var",), ("opt",), ("etc",), ("tmp",), ("opt/recipe",)])
 def test_security_01_tidying_follows_no_link(tmp_path: Path, links: tuple[str, ...]) -> None:
     mine = tmp_path / "mine"
     for name in ("log", "tmp", ".cache", "recipe/build", "lib/apt/lists", "build", "docs"):

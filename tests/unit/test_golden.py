@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from support.matrix import Case, cases, outcome, plans, recipes, shown
+from support.rows import rows
 
 from builder.compile.render import read_template
 from builder.model.finding import select_errors
@@ -145,7 +146,7 @@ def _update(request: pytest.FixtureRequest) -> None:
     (GOLDEN / DECISIONS).write_text("\n".join(parts), encoding="utf-8", newline="")
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+@rows("case", cases(), ids=lambda case: case.name)
 def test_plan_is_the_golden_one(case: Case) -> None:
     texts = expected(case)
     for name, text in texts.items():

@@ -58,7 +58,7 @@ def test_a_shape_takes_its_share(
     assert make_shape(target, job) == Shape(nodes=nodes or 1, devices=expected[3], ranks_per_node=ranks)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("site", "nodes", "devices", "message"),
     [
         ("lumi-g", None, 9, "a node of 'lumi-g' has 8 devices, not 9"),
@@ -102,7 +102,7 @@ def test_the_masks_of_lumi_are_the_cores_next_to_each_gcd() -> None:
         assert not {core for core in cores if core % 8 == 0}  # the first core of each L3 group is the system's
 
 
-@pytest.mark.parametrize(("nodes", "devices"), [(None, None), (None, 3), (1, 7), (2, 4)])
+@rows(("nodes", "devices"), [(None, None), (None, 3), (1, 7), (2, 4)])
 def test_parts_of_a_node_are_not_bound_by_masks(nodes: int | None, devices: int | None) -> None:
     text = script_of("lumi-g", nodes=nodes, devices=devices)
     assert "mask_cpu" not in text
@@ -122,7 +122,7 @@ def test_lines_of_the_launchers() -> None:
     )  # late: the job's own is 0 for all nodes
 
 
-@pytest.mark.parametrize(
+@rows(
     ("site", "nodes", "devices", "port"),
     [
         ("lumi-g", 2, None, "$((10000 + SLURM_JOB_ID % 10000))"),
@@ -152,7 +152,7 @@ def test_security_10_torchruns_rendezvous_is_random_and_on_no_command_line() -> 
         assert word not in command
 
 
-@pytest.mark.parametrize("name", SLURM)
+@rows("name", SLURM)
 def test_what_is_early_is_early_and_what_is_late_is_late(name: str) -> None:
     target = bare_target(name)
     early, late = make_job_environment(target), make_rank_script(target)
@@ -164,7 +164,7 @@ def test_what_is_early_is_early_and_what_is_late_is_late(name: str) -> None:
     assert re.search(r"^exec_image ", late, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", SLURM)
+@rows("name", SLURM)
 def test_modules_are_loaded_before_anything_is_set(name: str) -> None:
     """A module may set what the site's own environment must win over; `set -u` stands after Lmod's code."""
     text = make_job_environment(bare_target(name))

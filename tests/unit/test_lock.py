@@ -14,17 +14,18 @@ from support.rows import rows
 from builder.compile.compile import compile_plan
 from builder.compile.image_files import make_image_files
 from builder.layers.reference import parse_reference
-from builder.lock.conda import remove_credentials
 from builder.lock.pip import choose_wheel
 from builder.lock.site_lock import SiteLock, write_locks
 from builder.model.finding import ConfigError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile, describe_changes
 from builder.model.plan import Plan
+from builder.model.secrets import strip_all_credentials
 from builder.model.target import Context
 from builder.parse.lock_files import name_index, name_site_folder, read_conda, read_index, read_lock
 from builder.parse.pylock import read_pylock, write_pylock
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
+from builder.pipeline.plans import make_plan
 from builder.resolve.locked import make_lock_request
 from builder.resolve.resolve import resolve
 
@@ -86,10 +87,12 @@ class Folder:
         return replace(Context(tool="recipe 0"), lock=lock, lock_file="demo.lock.yml", **more)  # type: ignore[arg-type]
 
     def lock(
-        self, site: str = "local", *, conda: str = CONDA, pip: tuple[PipFile, ...] = FILES, base: BaseLock = BASE
-    ) -> Lock:
-        """Write a lock that fits the recipe as it is now."""
-        target = resolve(load_recipe(self.env), load_site(site), context=Context(tool="recipe 0"))
+        self, site: str = "local", *, conda: str = CONDA, pip: tuple[PipFile, ...] = FILES, base: BaseLock = BASE,
+        options: Mapping[str, str] | None = None,
+    ) -> Lock:  # fmt: skip
+        """Write a lock that fits the recipe as it is now; `options` are those of the command line."""
+        context = replace(Context(tool="recipe 0"), **(options or {}))  # type: ignore[arg-type]
+        target = resolve(load_recipe(self.env), load_site(site), context=context)
         text, pylock = conda.format(**HASH), write_pylock(pip, python="3.12")
         made = Lock(
             site=site, recipe=target.recipe.digest, tool="recipe 0", asked=make_lock_request(target), base=base,
@@ -179,7 +182,7 @@ def test_a_faulty_index_is_told(folder: Folder, text: str) -> None:
         read_lock(folder.index, "local")
 
 
-@pytest.mark.parametrize(
+@rows(
     "address",
     [
         "https://user:secret@conda.example/c/linux-64/x-1-0.conda",
@@ -224,16 +227,14 @@ def test_security_05_an_address_that_means_another_path_or_line_is_refused(addre
             read_pylock(f'lock-version = "1.0"\n[[packages]]\n{package}\n', file=Path("pylock.toml"))
 
 
-@pytest.mark.parametrize(
-    "name", ["a%2Fx-1-0.conda", "x-1-0%20b.conda", "x-1-%27$%27.conda", "%2Ex-1-0.conda", "x-1-%00.conda"]
-)
+@rows("name", ["a%2Fx-1-0.conda", "x-1-0%20b.conda", "x-1-%27$%27.conda", "%2Ex-1-0.conda", "x-1-%00.conda"])
 def test_security_05_a_file_name_is_plain_when_it_is_decoded(name: str) -> None:
     text = f"packages:\n- conda: file:///c/linux-64/{name}\n  sha256: {'1' * 64}\n"
     with pytest.raises(ConfigError):
         read_conda(text, file=Path("pixi.lock"))
 
 
-@pytest.mark.parametrize("subdir", ["..", "%2e%2e", "a/b", ".", "linux%2F64"])
+@rows("subdir", ["..", "%2e%2e", "a/b", ".", "linux%2F64"])
 def test_security_05_a_platform_that_is_a_path_is_refused(subdir: str) -> None:
     text = f"packages:\n- conda: file:///c/noarch/x-1-0.conda\n  subdir: {subdir}\n  sha256: {'1' * 64}\n"
     with pytest.raises(ConfigError):
@@ -249,7 +250,7 @@ def test_security_05_what_was_not_read_from_a_lock_is_not_written_either(folder:
         make_image_files(replace(target, lock=replace(target.lock, conda=(package,))))
 
 
-@pytest.mark.parametrize(
+@rows(
     "package",
     [
         'name = "six"\nwheels = [{url = "https://u:p@i.example/six-1-py3-none-any.whl", hashes = {sha256 = "%s"}}]',
@@ -333,6 +334,31 @@ def test_locked_wants_a_lock(folder: Folder) -> None:
     assert [finding.code for finding in caught.value.findings if finding.level == "error"] == ["lock-missing"]
 
 
+def test_the_line_for_a_lock_has_the_options_of_the_build(folder: Folder) -> None:
+    more = {"base": "docker://debian:12", "backend": "apptainer"}
+    line = f"run `recipe lock local {folder.env} --backend apptainer --base docker://debian:12`"
+    with pytest.raises(UnsupportedError, match="there is none for 'local'") as caught:
+        folder.plan(locked=True, **more)
+    assert [finding.fix for finding in caught.value.findings if finding.code == "lock-missing"] == [line]
+    folder.lock()  # without them
+    with pytest.raises(UnsupportedError, match="is stale") as caught:
+        folder.plan(locked=True, **more)
+    assert [finding.fix for finding in caught.value.findings if finding.code == "lock-stale"] == [line]
+    folder.lock(options=more)  # as the line does
+    assert folder.plan(locked=True, **more).steps
+
+
+def test_the_line_for_a_lock_leaves_out_the_base_of_the_recipe(folder: Folder, tmp_path: Path) -> None:
+    folder.env.write_text(f"{ENV}container: {{base: ./own.sif}}\n")
+    (tmp_path / "own.sif").touch()
+    recipe = load_recipe(folder.env)
+    context = replace(Context(tool="recipe 0"), locked=True, lock_file="demo.lock.yml")
+    with pytest.raises(UnsupportedError, match="there is none for 'local'") as caught:
+        make_plan(load_site("local"), recipe, context=context)
+    fixes = [finding.fix for finding in caught.value.findings if finding.code == "lock-missing"]
+    assert fixes == [f"run `recipe lock local {folder.env}`"]
+
+
 # --- plans -----------------------------------------------------------------------------------------------------------
 
 
@@ -403,7 +429,7 @@ def test_commits_are_installed_without_hashes(folder: Folder) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rows(
     ("names", "best"),
     [
         (["a-1-py3-none-any.whl", "a-1-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"], 1),
@@ -420,7 +446,7 @@ def test_one_wheel_is_chosen(names: list[str], best: int | None) -> None:
         assert found == (None if best is None else names[best])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("reference", "parts"),
     [
         ("docker://ubuntu:24.04", ("registry-1.docker.io", "library/ubuntu", "24.04")),
@@ -435,7 +461,7 @@ def test_references_are_read_as_docker_reads_them(reference: str, parts: tuple[s
 
 def test_credentials_leave_every_address() -> None:
     text = "- https://u:p@h/c/x.conda\n- https://h/t/tk-123/c/x.conda\n"
-    assert remove_credentials(text) == "- https://h/c/x.conda\n- https://h/c/x.conda\n"
+    assert strip_all_credentials(text) == "- https://h/c/x.conda\n- https://h/c/x.conda\n"
 
 
 def test_the_command_line_needs_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,11 +123,17 @@ def test_the_document_of_doctor(
 
 def test_status_names_a_submitted_plan_of_the_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        find_plan_folder(tmp_path)
-    assert caught.value.findings[0].fix == "name the folder that ends in .plan, or the image"
+        find_plan_folder(tmp_path, typed=tmp_path)
+    assert caught.value.findings[0].fix.startswith("no jobs were submitted here: `recipe build lumi-g environment.yml")
     for name in ("my env.plan", "not submitted.plan"):
         (tmp_path / name / "jobs").mkdir(parents=True)
+        (tmp_path / name / "plan.json").write_text("{}")
+    with pytest.raises(ConfigError) as caught:
+        find_plan_folder(tmp_path, typed=tmp_path)
+    (found,) = caught.value.findings
+    assert found.message.endswith("my env.plan, not submitted.plan")
+    assert found.fix == f"`recipe report '{tmp_path}/my env.plan'` shows what was built"
     (tmp_path / "my env.plan" / "jobs" / "submitted.json").write_text("{}")
     with pytest.raises(ConfigError) as caught:
-        find_plan_folder(tmp_path)
+        find_plan_folder(tmp_path, typed=tmp_path)
     assert caught.value.findings[0].fix == f"run `recipe status '{tmp_path}/my env.plan'`"

@@ -82,7 +82,7 @@ def _empty(value: Any) -> bool:
     return any(map(_empty, value)) if isinstance(value, list) else value == ""
 
 
-@pytest.mark.parametrize(
+@rows(
     "words",
     [
         "check --format json environment.yml", "sites --format json", "sites lumi-g --format json",

@@ -21,7 +21,7 @@ def requirement(text: str) -> PipRequirement:
     return found
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "lines"),
     [
         ("a\nb\n", [(1, "a"), (2, "b")]),

@@ -14,6 +14,7 @@ from support.rows import rows
 from builder.execute.plan_folder import write_plan
 from builder.model import secrets
 from builder.model.finding import ConfigError, Finding
+from builder.model.mask import Mask
 from builder.model.plan import Copy, Plan
 from builder.model.secrets import find_command_secret, find_value_secret, strip_credentials
 from builder.model.text import sanitize
@@ -21,7 +22,6 @@ from builder.parse.lock_files import read_conda
 from builder.parse.own_files import IgnoreRules
 from builder.parse.pylock import read_pylock
 from builder.parse.recipe import load_recipe
-from builder.system.log import Mask
 
 # Every one has CRET in it; what may stand in a password, as it is and as an address writes it.
 WORDS = (
@@ -426,7 +426,7 @@ def test_security_20_the_mask_hides(environment: dict[str, str], text: str) -> N
     assert "***" in masked
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "docker://ubuntu:24.04@sha256:abc",

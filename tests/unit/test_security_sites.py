@@ -70,7 +70,7 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize(("key", "parent", "options"), PROGRAMS, ids=["srun", "sbatch", "runtime", "hydra"])
+@rows(("key", "parent", "options"), PROGRAMS, ids=["srun", "sbatch", "runtime", "hydra"])
 def test_security_09_options_that_run_something_are_refused(
     key: str, parent: str, options: Options, tmp_path: Path
 ) -> None:
@@ -96,9 +96,7 @@ def test_security_09_slurm_takes_the_beginning_of_a_name_for_the_name(tmp_path: 
         ]
 
 
-@pytest.mark.parametrize(
-    "value", ["BASH_ENV=/x", "ALL,LD_PRELOAD=/x", "ALL,PATH=/x", "NONE,RECIPE_IMAGE=/x", "runtime=/x"]
-)
+@rows("value", ["BASH_ENV=/x", "ALL,LD_PRELOAD=/x", "ALL,PATH=/x", "NONE,RECIPE_IMAGE=/x", "runtime=/x"])
 def test_security_09_export_brings_no_variable_along(value: str, tmp_path: Path) -> None:
     job = {"scheduler": {"jobs": {"gpu": {"options": {"export": value}}}}}
     given = [below(key, [f"--export={value}"]) for key in ("scheduler.submit", "launch.options")]
@@ -140,7 +138,7 @@ ON_HOST = [name for name in names.REFUSED if name.startswith(("BASH", "LD_", "CO
 SCRIPTS_OWN = ("runtime", "options", "image", "results", "ranks", "tasks", "python_path", "path", "hosts", "_x")
 
 
-@pytest.mark.parametrize("table", ENVIRONMENTS)
+@rows("table", ENVIRONMENTS)
 def test_security_06_a_site_sets_no_variable_that_is_obeyed(table: str, tmp_path: Path) -> None:
     obeyed = (*ON_HOST, *SCRIPTS_OWN, "PATH", "LD_LIBRARY_PATH", "APPTAINERENV_BASH_ENV", "SINGULARITYENV_PS4")
     found = refused(tmp_path, below(f"launch.{table}", dict.fromkeys(obeyed, "/x")), parent="lumi-g")
@@ -174,9 +172,7 @@ def test_security_09_keys_of_prose_are_prose_at_their_own_depth_only(tmp_path: P
         assert "site-unsafe" in {code for code, _ in refused(tmp_path, content, parent="lumi-g")}
 
 
-@pytest.mark.parametrize(
-    "form", ["x'; touch CANARY; echo '", "$(touch CANARY)", "`touch CANARY`", 'a"b', "a\\b", "a;b", "a&b"]
-)
+@rows("form", ["x'; touch CANARY; echo '", "$(touch CANARY)", "`touch CANARY`", 'a"b', "a\\b", "a;b", "a&b"])
 def test_security_09_the_form_of_an_account_is_a_form(form: str, tmp_path: Path) -> None:
     assert refused(tmp_path, below("scheduler.account_form", form), parent="lumi-g") == [
         ("site-unsafe", "scheduler.account_form")

@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "sites", "files"),
     [
         (("local", "a.yml"), ["local"], ["a.yml"]),
@@ -58,6 +58,8 @@ def test_sites_and_files_are_told_apart(words: tuple[str, ...], sites: list[str]
         (("a.yml",), "no site is named"),
         (("local", "dawn"), "no environment file is named: 'dawn' is a site"),
         (("local",), "no environment file is named"),
+        (("none.yml",), "no site is named, and 'none.yml' does not exist"),
+        (("local", ""), "argument 2 of 2 is empty, after 'local'"),
         (("local", "a.yml", "a.yml"), "'a.yml' is named twice"),
     ],
 )
@@ -113,12 +115,12 @@ def test_what_would_be_done_is_said_of_each(recipe: Call, folder: Path) -> None:
     ("build -n a.yml local", "recipe build -n local a.yml"),
     ("build a.yml local -o x.sif --dry-run", "recipe build local a.yml -o x.sif --dry-run"),
     ("build -no x.sif a.yml dawn local", "recipe build -no x.sif dawn local a.yml"),
-    ("lock local --check", "recipe lock local environment.yml --check"),
+    ("lock local --check", "recipe lock local a.yml --check"),
     ("plan local a.yml --format json", "recipe plan local a.yml"),
     ("plan --format local a.yml", "recipe plan local a.yml"),
     ("plan --xyzzyx=1 --show local a.yml", "recipe plan --show local a.yml"),
     ("inspect -q", "recipe inspect -q IMAGE"),
-    ("diff --site local a", "recipe diff --site local a B"),
+    ("diff --site local a", "recipe diff --site local a a.yml"),
 ])  # fmt: skip
 def test_a_suggested_line_keeps_the_other_options(recipe: Call, line: str, suggested: str) -> None:
     answer = recipe(*line.split())

@@ -7,14 +7,16 @@ import sys
 
 import click
 import pytest
+from support.rows import rows
 
-from builder.cli.output import StyledText, format_columns, shorten_image
+from builder.cli.output import StyledText, format_columns, format_finding, shorten_image
 from builder.cli.screen import fit, get_screen_width, measure_columns
+from builder.model.finding import Finding, Location
 
 REFERENCE = "docker://intel/intel-extension-for-pytorch:2.8.10-xpu"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("line", "rows"),
     [
         ("short", ["short"]),
@@ -26,6 +28,41 @@ REFERENCE = "docker://intel/intel-extension-for-pytorch:2.8.10-xpu"
 )
 def test_a_long_line_is_broken_between_words(line: str, rows: list[str]) -> None:
     assert fit(line, width=30) == rows
+
+
+@pytest.mark.parametrize(
+    ("line", "rows"),
+    [
+        (
+            "  fix: type this: `recipe smoke local x.sif`; or wait",
+            ["  fix: type this:", "       `recipe smoke local x.sif`; or", "       wait"],
+        ),
+        (
+            "  fix: `aaaa bbbb cccc dddd eeee ffff gggg hhhh`",
+            ["  fix: `aaaa bbbb cccc dddd eeee ffff", "       gggg hhhh`"],
+        ),
+        ("one two three four five ` six seven eight", ["one two three four five ` six seven", "  eight"]),
+    ],
+)
+def test_a_command_in_backquotes_stays_on_one_row(line: str, rows: list[str]) -> None:
+    assert fit(line, width=40) == rows
+
+
+@pytest.mark.parametrize(
+    ("message", "at", "shown"),
+    [
+        ("'a.yml' is a folder", Location(file="a.yml"), False),
+        ("'a.yml' is a folder", Location(file="a.yml", line=3), True),
+        ("'b.yml' is a folder", Location(file="a.yml"), True),
+        ("'x' cannot be the value of --mem", Location(key="--mem"), False),
+        ("'x' cannot be the value of --memory", Location(key="--mem"), True),
+        ("'a.yml' is odd", Location(file="a.yml", key="name"), True),
+        ("odd", Location(), False),
+    ],
+)
+def test_a_place_that_the_message_names_is_not_repeated(message: str, at: Location, shown: bool) -> None:
+    lines = format_finding(Finding(code="x", message=message, at=at, fix="mend it"))
+    assert any(line.startswith("  at:") for line in lines) == shown
 
 
 def test_the_next_lines_of_a_fix_begin_below_its_text() -> None:
@@ -47,7 +84,7 @@ def test_colours_take_no_room() -> None:
     assert row == click.style("ok", fg="green") + " " * 7 + "a"
 
 
-@pytest.mark.parametrize("room", [60, 45, 30, 20])
+@rows("room", [60, 45, 30, 20])
 def test_a_long_image_is_shortened(room: int) -> None:
     short = shorten_image(REFERENCE, room=room)
     assert len(short) <= room

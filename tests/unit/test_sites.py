@@ -44,7 +44,7 @@ def jobs(site: Site) -> Iterator[tuple[str, Job]]:
     yield from site.scheduler.jobs.items()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_a_bundled_site_loads(name: str) -> None:
     site = load_site(name)
     assert site.name == name
@@ -58,7 +58,7 @@ def test_the_sites_are_those_we_say() -> None:
     assert [name for name in NAMES if load_site(name).gpu] == GPU_SITES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_every_source_is_named_by_some_section(name: str) -> None:
     site = load_site(name)
     named = {
@@ -74,7 +74,7 @@ def test_every_source_is_named_by_some_section(name: str) -> None:
     assert named == set(site.sources)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_no_bundled_value_could_become_a_command(name: str) -> None:
     """The second look, independent of the loader's patterns: nothing that a shell expands but ${NAME}."""
     tree = parse_yaml((BUNDLED / f"{name}.yaml").read_text(encoding="utf-8"), file=name)
@@ -88,7 +88,7 @@ def test_no_bundled_value_could_become_a_command(name: str) -> None:
             assert prose or not set(plain) & set("$`\"'\\;&|()!*?#~\n"), (text.line, text.raw)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_expanded_variables_are_ones_that_a_job_has(name: str) -> None:
     text = (BUNDLED / f"{name}.yaml").read_text(encoding="utf-8")
     known = {"USER", "SLURM_JOB_ID", "SLURM_LOCALID"}
@@ -107,7 +107,7 @@ def test_the_masks_are_the_core_map_of_the_user_guide(name: str) -> None:
     assert not used & set(range(0, 64, 8))  # the first core of each L3 group is the system's
 
 
-@pytest.mark.parametrize("name", GPU_SITES)
+@rows("name", GPU_SITES)
 def test_jobs_use_the_devices_that_a_node_has(name: str) -> None:
     site = load_site(name)
     assert site.gpu is not None
@@ -142,7 +142,7 @@ def test_what_the_sites_of_the_seeds_demand() -> None:
     assert (lumi.gpu.rocm, lumi.gpu.rocm_safe) == (("6.1", "6.2", "6.3", "6.4", "7.0"), "6.4")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_base_images_hold_what_the_gpu_tables_say(name: str) -> None:
     images = {image.tag: image for image in load_image_table().ngc_pytorch}
     ipex = {tag: image for image in load_image_table().intel_ipex for tag in image.tags}

@@ -137,10 +137,10 @@ def test_package_rows_are_about_known_things() -> None:
         assert row.nvidia or row.amd or row.intel or row.silent_loss
         assert set(row.minimum) <= set(row.pypi)
     for pin in table.torch_pins:
-        SpecifierSet(pin.torch)
-        Version(pin.version)
-        if pin.torch.startswith("=="):
-            assert pin.torch.removeprefix("==") in releases
+        for version, torch in pin.torch.items():
+            SpecifierSet(torch)
+            Version(version)
+            assert not torch.startswith("==") or torch.removeprefix("==") in releases
     for marker in table.markers:
         assert marker.kind == "conda" or not marker.build
 

@@ -99,7 +99,7 @@ def test_the_free_threaded_python_is_refused_by_name(tmp_path: Path, spec: str) 
     assert "free-threaded" in finding.message
 
 
-@pytest.mark.parametrize(("spec", "python", "written"), [
+@rows(("spec", "python", "written"), [
     ("python=3.11", "3.11", "python=3.11"),
     ("python=3.14.0rc2", "3.14", "python=3.14.0rc2"),
     ("python=3.11.*", "3.11", "python=3.11.*"),
@@ -113,7 +113,7 @@ def test_a_python_is_what_was_asked_for(tmp_path: Path, spec: str, python: str, 
     assert found.replace(" ", "") == written.replace(" ", "")
 
 
-@pytest.mark.parametrize(("written", "meant"), [
+@rows(("written", "meant"), [
     ("pytorch==2.8.0", "torch"), ("sklearn", "scikit-learn"), ("cv2", "opencv-python"), ("PIL", "pillow"),
     ("yaml==6.0", "pyyaml"), ("opencv==4.10.0", "opencv-python"),
 ])  # fmt: skip
@@ -135,7 +135,7 @@ def test_an_index_of_ones_own_may_have_any_name(tmp_path: Path) -> None:
     assert [one.level for one in found if one.code == "name-import"] == ["warning"]
 
 
-@pytest.mark.parametrize(("pip", "torch"), [
+@rows(("pip", "torch"), [
     (('torch==2.8.0; python_version<"3.9"',), ()),
     (('torch==2.8.0; python_version>="3.9"',), ("torch==2.8.0+cpu",)),
     (('torch==2.2.0; python_version<"3.9"', 'torch==2.8.0; python_version>="3.9"'), ("torch==2.8.0+cpu",)),
@@ -161,7 +161,7 @@ def test_doctor_reads_references_as_the_builder_does() -> None:
 def test_a_torch_is_proposed_that_has_wheels_for_the_python(tmp_path: Path) -> None:
     for site in ("lumi-g", "mn5", "local", "dawn"):
         (first, *_) = faults(tmp_path, "python=3.13", pip=("torch==2.99",), site=site)
-        proposed = first.fix.split("from ")[1].split(" to ")[0]
+        proposed = first.fix.removeprefix("use torch ").split(" to ")[0]
         read(tmp_path, "python=3.13", pip=(f"torch=={proposed}",), site=site)
 
 
@@ -181,7 +181,7 @@ def test_a_folder_as_an_output_is_refused_in_words(
         assert (answer.code, "is a folder" in answer.err, "--force" in answer.err) == (2, True, False), answer.err
 
 
-@pytest.mark.parametrize("words", [
+@rows("words", [
     ("build", "-n", "local", "mnist.yml", "-o", ""), ("plan", "local", "mnist.yml", "-o", ""), ("inspect", ""),
     ("check", ""), ("check", "local", ""), ("diff", "", ""), ("report", ""), ("status", ""), ("convert", "mn5", ""),
     ("init", "-o", ""), ("build", "-n", "local", "mnist.yml", "--tmpdir", ""), ("inspect", "mnist.yml", "--sbom", ""),
@@ -230,7 +230,7 @@ def test_looking_at_the_cache_makes_nothing(
         assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("said", ["lots", "inf", "nan", "-1", "1e400", "40GB"])
+@rows("said", ["lots", "inf", "nan", "-1", "1e400", "40GB"])
 def test_a_limit_of_the_cache_that_is_none_is_refused(said: str) -> None:
     with pytest.raises(LayeringError) as caught:
         read_limit_bytes({"RECIPE_CACHE_GIB": said})
@@ -247,7 +247,7 @@ def test_the_faulty_file_of_another_site_is_a_warning(
     (sites / "broken.yaml").write_text("name: broken\nextends: local\nfoo: 1\n")
     monkeypatch.setenv("RECIPE_SITES", str(sites))
     every = recipe("check", str(demo / "mnist.yml"))
-    assert (every.code, "warning:" in every.err, "error:" in every.err) == (0, True, False), every.err
+    assert (every.code, "warning[" in every.err, "error[" in every.err) == (0, True, False), every.err
     assert "broken.yaml:3" in every.err
     assert recipe("check", "local", str(demo / "mnist.yml")).code == 0
     assert recipe("check", "broken", str(demo / "mnist.yml")).code == 2
@@ -267,7 +267,7 @@ def test_what_came_from_elsewhere_into_a_file_is_named(tmp_path: Path, text: str
     assert (finding.at and finding.at.line, said in finding.message, bool(finding.fix)) == (line, True, True)
 
 
-@pytest.mark.parametrize("word", ["-", "https://example.org/x.yml", "github:a/b", "git@github.com:a/b.txt"])
+@rows("word", ["-", "https://example.org/x.yml", "github:a/b", "git@github.com:a/b.txt"])
 def test_an_address_is_no_file(tmp_path: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
@@ -283,7 +283,7 @@ def test_a_link_to_nothing_is_not_proposed_again(tmp_path: Path) -> None:
     assert "did you mean" not in caught.value.findings[0].fix
 
 
-@pytest.mark.parametrize(("written", "right"), [
+@rows(("written", "right"), [
     ("rocm", "[amd]"), ("cuda", "[nvidia]"), ("[cuda, cpu]", "[nvidia, cpu]"), ("[cuda, rocm]", "[nvidia, amd]"),
 ])  # fmt: skip
 def test_a_vendor_by_its_software_is_corrected(tmp_path: Path, written: str, right: str) -> None:
@@ -297,7 +297,7 @@ def test_a_vendor_by_its_software_is_corrected(tmp_path: Path, written: str, rig
     load_recipe(path)
 
 
-@pytest.mark.parametrize("site", ["lumi-g", "lumi-c", "dawn", "frontier", "local", "mn5"])
+@rows("site", ["lumi-g", "lumi-c", "dawn", "frontier", "local", "mn5"])
 def test_a_fix_names_only_backends_that_the_site_has(tmp_path: Path, site: str) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "pyproject.toml").write_text("[project]\nname='mine'\n")

@@ -14,10 +14,10 @@ from builder.cli.main import run
 from builder.cli.output import echo, format_columns, format_finding
 from builder.cli.terminal import summarize_build, summarize_workload
 from builder.execute.progress import PlainProgress
+from builder.model import mask
 from builder.model.finding import Finding, Location
 from builder.model.report import Report, SmokeCheck
 from builder.model.text import escape_control, escape_line
-from builder.system import log
 
 CLI = Path(__file__).parents[2] / "builder" / "cli"
 ODD = ("\x1b]0;pwned\x07", "\x1b[2J", "\x9b31m", "a\rb", "a\bb", "\x7f", "a\u202eb", "a\u2066b", "a\u2028b", "\ud800")
@@ -36,7 +36,9 @@ def test_security_19_what_a_terminal_obeys_is_made_visible(text: str, capsys: py
 
 @rows("text", [*ODD, "a\n  fix: rm -rf ~", "a\nerror: x"])
 def test_security_19_a_name_forges_no_line(text: str) -> None:
-    finding = Finding(code="x", message=f"'{text}' is odd", at=Location(file=text, key=text), fix=f"look at {text}")
+    finding = Finding(
+        code="x", message=f"'{text}' is odd", at=Location(file=text, line=1, key=text), fix=f"look at {text}"
+    )
     assert [line[:6] for line in format_finding(finding)] == ["error:", "  at: ", "  fix:"]
     assert not OBEYED.search("".join(format_finding(finding)))
     assert len(format_columns([["a", text, text], ["b", "c", "d"]]).split("\n")) == 2
@@ -89,5 +91,5 @@ def test_security_18_the_verdict_of_an_odd_result(odd: object) -> None:
 
 def test_security_20_a_job_masks_the_same_names_as_a_build() -> None:
     script = (CLI.parent / "data" / "templates" / "record.sh").read_text(encoding="utf-8")
-    assert log._SECRET_NAME.pattern in script
-    assert log._HARMLESS_NAME.pattern in script
+    assert mask._SECRET_NAME.pattern in script
+    assert mask._HARMLESS_NAME.pattern in script

@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from support.rows import rows
 
 import builder
 
@@ -27,7 +28,7 @@ def verify() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(
+@rows(
     ("built", "target", "runs"),
     [
         ("gfx90a", "gfx90a", True),
@@ -48,7 +49,7 @@ def test_kernels_that_run_on_a_gpu(verify: ModuleType, built: str, target: str, 
     assert verify.serves(built, target) is runs
 
 
-@pytest.mark.parametrize(
+@rows(
     ("expected", "found", "fault"),
     [
         (AMD, {"torch": "2.8.0+rocm6.4", "hip": "6.4", "architectures": ["gfx908", "gfx90a"]}, ""),
@@ -79,7 +80,7 @@ def raising() -> str:
     raise RuntimeError("no GPU")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("torch", "found"),
     [
         (SimpleNamespace(_C=SimpleNamespace(_cuda_getArchFlags=lambda: "sm_80 sm_90")), ["sm_80", "sm_90"]),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from builder.model.finding import Finding, Level
 from builder.model.target import Target
-from builder.resolve.checks import builds, conda_builds, packages, site_stack, spelling
+from builder.resolve.checks import builds, conda_builds, packages, site_stack, spelling, versions
 
 Check = Callable[[Target], Iterator[Finding]]
 
@@ -22,6 +22,7 @@ CHECKS: tuple[Check, ...] = (
     site_stack.check_driver_known,
     site_stack.check_site_facts,
     packages.check_vendor,
+    packages.check_vendor_names,
     packages.check_counterparts,
     packages.check_default_wheel,
     packages.check_many_builds,
@@ -43,6 +44,7 @@ CHECKS: tuple[Check, ...] = (
     spelling.check_near_miss,
     spelling.check_system_name,
     spelling.check_other_system,
+    versions.check_two_versions,
     packages.check_pins,
 )
 

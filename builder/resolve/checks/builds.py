@@ -10,23 +10,47 @@ from packaging.version import Version
 from builder.model.finding import Finding, Level, Location
 from builder.model.recipe import PipRequirement
 from builder.model.target import Target
-from builder.parse.gpu_tables import VendorPackage, load_package_table
-from builder.resolve.checks.packages import locate
+from builder.parse.gpu_tables import VendorPackage, load_image_table, load_package_table
+from builder.resolve.checks.packages import locate, name_devices
+from builder.resolve.checks.vendors import VENDOR_NAMES
+from builder.resolve.conda_names import matches
 
 
 def check_build_needs(target: Target) -> Iterator[Finding]:
     """Report packages that are compiled on installation and need an installed torch."""
+    vendor = target.site.vendor
     for line, row in _find_installed(target):
         if not row.needs or line.url.endswith(".whl"):
             continue
         message = f"'{line.text}' is built from source and needs {row.needs}"
         fix = "install it after the others, in container.run: "
         fix += f"python3 -m pip install --no-build-isolation {line.name}{line.specifier}"
+        level: Level = "warning"
+        bare = row.compilers and _has_no_compiler(target)
         if target.backend in ("cotainr", "tykky"):
             fix = f"{target.backend} installs in one call of pip: give the address of a wheel, or use another site"
         elif line.name in target.environment.compiled and target.context.lock is None:
             fix = "no action needed if the base image has a compiler: it is installed last, against the others' torch"
-        yield Finding(code="build-needs", message=message, at=locate(target.recipe, line), fix=fix, level="warning")
+            if bare:
+                fix = "choose a base image with a compiler, if the project offers no wheel for this torch"
+        if bare:
+            message += f"; the base image '{target.base.reference}' has no compiler"
+        if row.compilers and vendor not in row.compilers:
+            where = "CPUs" if vendor == "cpu" else name_devices(vendor)
+            message = f"'{line.text}' is built from source for GPUs, and has no build for {where}"
+            sites = " or ".join(VENDOR_NAMES[name] for name in row.compilers)
+            fix = f"remove it here, or choose a site with {sites} GPUs"
+            level = "warning" if vendor == "cpu" else "error"
+        yield Finding(code="build-needs", message=message, at=locate(target.recipe, line), fix=fix, level=level)
+
+
+def _has_no_compiler(target: Target) -> bool:
+    """Whether the base image is known to have no compiler, and the recipe adds none."""
+    name = target.base.reference.removeprefix("docker://").removeprefix("docker.io/").removeprefix("library/")
+    added = (*target.recipe.container.system, *target.environment.conda)
+    if any(re.search(r"nvcc|hipcc|compiler|cuda-toolkit|rocm-dev", text) for text in added):
+        return False
+    return any(matches(name, form) for form in load_image_table().without_compiler.names)
 
 
 def check_index_login(target: Target) -> Iterator[Finding]:

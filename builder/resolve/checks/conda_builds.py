@@ -9,12 +9,9 @@ from builder.model.finding import Finding, Location
 from builder.model.recipe import CondaSpec
 from builder.model.target import Target
 from builder.parse.gpu_tables import VendorMarker, load_package_table
-from builder.resolve.checks.packages import VENDOR_NAMES, name_devices, suggest_counterpart
+from builder.resolve.checks.packages import name_devices
+from builder.resolve.checks.vendors import VENDOR_NAMES, suggest_counterpart
 from builder.resolve.conda_names import matches
-
-# conda-forge builds these for NVIDIA GPUs, or for NVIDIA GPUs and CPUs.
-NVIDIA_ONLY = ("cupy", "flash-attn", "tensorflow-gpu", "vllm", "xformers")
-NVIDIA_OR_CPU = ("bitsandbytes", "jax", "jaxlib", "onnxruntime", "tensorflow")
 
 
 def check_conda_builds(target: Target) -> Iterator[Finding]:
@@ -28,13 +25,15 @@ def check_conda_builds(target: Target) -> Iterator[Finding]:
         has = f"'{site.name}' has {name_devices(site.vendor)}"
         message = f"'{spec.text}' chooses a build for {VENDOR_NAMES[marker.vendor]}, {has}: it is ignored"
         fix = "remove it: recipe chooses the build of torch for the site"
+        if target.environment.torch is None:
+            fix = f"remove it: no build for {VENDOR_NAMES[marker.vendor]} is of use on '{site.name}'"
         yield Finding(code="conda-build", message=message, at=at, fix=fix, level="warning")
     if site.vendor in ("amd", "intel"):
         yield from _check_other_cuda_builds(target)
 
 
 def _is_marked(marker: VendorMarker, spec: CondaSpec) -> bool:
-    if marker.kind != "conda" or not matches(spec.name, marker.pattern):
+    if marker.kind != "conda" or not any(matches(spec.name, form) for form in marker.pattern.split()):
         return False
     return not marker.build or matches(spec.build, marker.build)
 
@@ -57,9 +56,11 @@ def check_conda_default(target: Target) -> Iterator[Finding]:
     site, recipe = target.site, target.recipe
     if site.vendor not in ("amd", "intel"):
         return
+    table = load_package_table()
     for spec in recipe.conda:
-        cpu = spec.name in NVIDIA_OR_CPU
-        if not (cpu or spec.name in NVIDIA_ONLY) or spec.text not in target.environment.conda:
+        cpu = spec.name in table.conda_nvidia_or_cpu.split()
+        gpu_only = not cpu and spec.name in table.conda_nvidia.split()
+        if not (cpu or gpu_only) or spec.text not in target.environment.conda:
             continue
         if cpu and ("cpu" in recipe.container.gpu or (spec.name == "jaxlib" and _has_package(target, "jax"))):
             continue
@@ -67,7 +68,7 @@ def check_conda_default(target: Target) -> Iterator[Finding]:
         ends = "would run without the GPU" if cpu else "would not work"
         built = "NVIDIA GPUs and for CPUs" if cpu else "NVIDIA GPUs"
         message = f"'{spec.text}' from conda is built for {built}: on '{site.name}' it {ends}"
-        fix = suggest_counterpart(spec.name.removesuffix("-gpu"), vendor=site.vendor)
+        fix = suggest_counterpart(spec.name.removesuffix("-gpu"), site=site)
         fix += ", or add 'cpu' to container.gpu if you want that" if cpu else ""
         yield Finding(code="conda-default", message=message, at=at, fix=fix)
 

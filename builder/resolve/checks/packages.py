@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from builder.model.finding import Finding, Level, Location
@@ -12,6 +14,13 @@ from builder.model.recipe import PipRequirement, Recipe
 from builder.model.site import Vendor
 from builder.model.target import Target
 from builder.parse.gpu_tables import VendorMarker, VendorPackage, load_package_table, load_torch_table
+from builder.resolve.checks.vendors import (
+    VENDOR_NAMES,
+    find_ending,
+    find_named_vendor,
+    read_local,
+    suggest_counterpart,
+)
 from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, matches
 from builder.resolve.package_plan import (
     CUDA_RUNTIME,
@@ -22,12 +31,11 @@ from builder.resolve.package_plan import (
     find_replacement,
     is_local,
 )
-from builder.resolve.requested import COMPANIONS, FAMILY, to_release
-from builder.resolve.torch import find_required_torch, find_vendor, serves_cuda
+from builder.resolve.requested import COMPANIONS, FAMILY, find_family_name, to_release
+from builder.resolve.torch import find_required_torch, find_vendor, list_tokens, serves_cuda
 
+OLDEST_CUDA = 11  # of the drivers' table; older ones run on every driver
 HARMLESS_PACKAGES = ("nvidia-ml-py", "nvidia-ml-py3")  # query a driver, and work without one
-_CUDA_MAJOR = re.compile(r"(?:^|-)cu(?:da)?(1[1-9])(?:\d|x)?(?:$|-)")
-VENDOR_NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "cpu": "CPU"}
 
 
 def check_local_requirements(target: Target) -> Iterator[Finding]:
@@ -69,10 +77,32 @@ def check_vendor(target: Target) -> Iterator[Finding]:
             continue
         works = f"'{line.text}' works on {VENDOR_NAMES[marker.vendor]} devices only"
         message = f"{works}, '{site.name}' has {name_devices(site.vendor)}"
-        fix = suggest_counterpart(line.name, vendor=site.vendor)
+        fix = suggest_counterpart(line.name, site=site)
         if fix.startswith("remove it") and line.extras and "cpu" in _find_index_vendors(line):
             fix += f"; {line.name} without the extra runs on CPUs, with 'cpu' in container.gpu"
         level: Level = "warning" if site.vendor == "cpu" else "error"
+        yield Finding(code="package-vendor", message=message, at=locate(target.recipe, line), fix=fix, level=level)
+
+
+def check_vendor_names(target: Target) -> Iterator[Finding]:
+    """Report a package without a table row whose name, extra or local version names another vendor."""
+    site = target.site
+    for line in target.recipe.pip:
+        found = None if find_family_name(line) or _is_dropped(line, target=target) else find_named_vendor(line)
+        if found is None or found[0].vendor == site.vendor or _find_other_vendor(line, target=target):
+            continue
+        ending, part, is_extra = found
+        if site.vendor == "cpu" and not ending.certain:
+            continue
+        shown = unquote(line.url).partition("#")[0].rpartition("/")[2] if line.url else line.text
+        by_name = f"by {part}, not looked up"
+        message = f"'{shown}' is for {name_devices(ending.vendor)} ({by_name}), '{site.name}' has "
+        message += name_devices(site.vendor)
+        error = ending.certain and not is_extra and site.vendor != "cpu"
+        fix = suggest_counterpart(line.name, site=site)
+        if not error and fix.startswith("remove it"):
+            fix = f"check that it does what you need on {name_devices(site.vendor)}, or remove it"
+        level: Level = "error" if error else "warning"
         yield Finding(code="package-vendor", message=message, at=locate(target.recipe, line), fix=fix, level=level)
 
 
@@ -92,7 +122,7 @@ def _find_index_vendors(line: PipRequirement) -> tuple[Vendor, ...]:
 
 
 def _is_marked(marker: VendorMarker, line: PipRequirement) -> bool:
-    if marker.kind != "pip" or not matches(line.name, marker.pattern):
+    if marker.kind != "pip" or not any(matches(line.name, form) for form in marker.pattern.split()):
         return False
     return not marker.extra or any(matches(extra, marker.extra) for extra in line.extras)
 
@@ -148,6 +178,9 @@ def check_default_wheel(target: Target) -> Iterator[Finding]:
         ):
             continue
         wanted_cpu = "cpu" in recipe.container.gpu and "cpu" in row.pypi
+        other = find_named_vendor(line)
+        if other is not None and other[0].vendor != site.vendor:
+            continue  # reported by its name
         if site.vendor in row.pypi or wanted_cpu or line.url:
             yield from _check_minimum(row, line, target=target)
             continue
@@ -155,13 +188,16 @@ def check_default_wheel(target: Target) -> Iterator[Finding]:
         message = (
             f"'{line.text}' from the default index is built for {built}: on '{site.name}' it would run without the GPU"
         )
-        fix = suggest_counterpart(line.name, vendor=site.vendor)
+        fix = suggest_counterpart(line.name, site=site)
+        if row.usual_on_cpu and fix.startswith("remove it"):
+            fix = "add 'cpu' to container.gpu if you want that"
         torch = target.environment.torch
         if "index rocmX.Y" in fix and torch is not None and "://" in torch.index:
             fix = f"pin a local version, as in {line.name}==VERSION+{torch.token}, of the index {torch.index}"
         if row.pypi == ("cpu",):
             fix += ", or add 'cpu' to container.gpu if you want that"
-        yield Finding(code="default-wheel", message=message, at=locate(recipe, line), fix=fix)
+        level: Level = "warning" if row.usual_on_cpu else "error"
+        yield Finding(code="default-wheel", message=message, at=locate(recipe, line), fix=fix, level=level)
 
 
 def _is_served(row: VendorPackage, line: PipRequirement, *, names: set[str], target: Target) -> bool:
@@ -210,16 +246,6 @@ def _check_minimum(row: VendorPackage, line: PipRequirement, *, target: Target) 
         )
 
 
-def suggest_counterpart(name: str, *, vendor: Vendor) -> str:
-    """Suggest, from the table, what serves a vendor in place of a package."""
-    families = (row for row in load_package_table().packages if name == row.name or name.startswith(f"{row.name}-"))
-    row = next(families, None) or next((row for row in load_package_table().packages if row.name in name), None)
-    text = getattr(row, vendor, None) if row is not None and vendor != "cpu" else None
-    if text:
-        return f"for {VENDOR_NAMES[vendor]} there is: {text}"
-    return f"remove it: no build for {VENDOR_NAMES[vendor]} is known"
-
-
 def check_torch_pin(target: Target) -> Iterator[Finding]:
     """Report a package that requires an exact other torch: it would replace torch, or fail to install."""
     torch = target.environment.torch
@@ -230,8 +256,25 @@ def check_torch_pin(target: Target) -> Iterator[Finding]:
         if wanted and not any(item.contains(Version(torch.version).base_version) for item in wanted):
             texts = list(dict.fromkeys(str(item) for item in wanted))
             message = f"'{line.text}' requires torch{' or '.join(texts)}, the environment has torch {torch.version}"
-            fix = f"write torch{texts[-1]}, or another {line.name}"
+            fix = _suggest_torch(line, texts=texts, target=target)
             yield Finding(code="torch-pin", message=message, at=locate(target.recipe, line), fix=fix)
+
+
+def _suggest_torch(line: PipRequirement, *, texts: list[str], target: Target) -> str:
+    """Suggest a torch that a package requires and that the site serves, else another release of the package."""
+    python = target.environment.python
+    served = [
+        text
+        for text in texts
+        if any(
+            SpecifierSet(text).contains(row.torch) and (python is None or python in row.pythons)
+            for row in load_torch_table().releases
+            if list_tokens(row, site=target.site)
+        )
+    ]
+    if served:
+        return f"write torch{served[-1]}, or another {line.name}"
+    return f"use another {line.name}: '{target.site.name}' serves no torch that this one requires"
 
 
 def check_package_cuda(target: Target) -> Iterator[Finding]:
@@ -240,8 +283,11 @@ def check_package_cuda(target: Target) -> Iterator[Finding]:
     if site.vendor != "nvidia" or site.gpu is None:
         return
     for line in target.recipe.pip:
-        found = next(filter(None, map(_CUDA_MAJOR.search, (line.name, *line.extras))), None)
-        if found is None or CUDA_RUNTIME.fullmatch(line.name) or serves_cuda(f"{found[1]}.0", site=site):
+        if CUDA_RUNTIME.fullmatch(line.name) or find_family_name(line):
+            continue
+        texts = (line.name, *(f"-{extra}" for extra in line.extras), f"+{read_local(line)}")
+        found = next((one for one in map(find_ending, texts) if one and one[1]), None)
+        if found is None or int(found[1]) < OLDEST_CUDA or serves_cuda(f"{found[1]}.0", site=site):
             continue
         message = f"'{line.text}' is built for CUDA {found[1]}, the driver of '{site.name}' is {site.gpu.driver}"
         fix = f"use a build for CUDA {int(found[1]) - 1}"

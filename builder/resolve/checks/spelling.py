@@ -198,7 +198,7 @@ def _prefix(recipe: Recipe, system: OtherSystem) -> Finding | None:
 @cache
 def _collect_known() -> frozenset[str]:
     table = load_name_table()
-    names = {*table.same, *table.renamed, *table.renamed.values(), *table.other, *table.torch_choosers, *FAMILY}
+    names = {*table.same.split(), *table.renamed, *table.renamed.values(), *table.other, *table.torch_choosers, *FAMILY}
     names |= {*table.not_on_index, *table.other_on_index, *table.bring_torch}
     names |= {row.name for row in load_package_table().packages}
     return frozenset(str(canonicalize_name(name)) for name in names)

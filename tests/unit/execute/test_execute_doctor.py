@@ -7,6 +7,7 @@ import resource
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.execute.doctor import check_memory, examine_drivers, examine_kernel, find_version_line
 from builder.execute.doctor_readings import Reading, examine_places
@@ -60,7 +61,7 @@ def test_kernel_features_are_read_as_they_are(tmp_path: Path) -> None:
     assert states == {"user namespaces": "ok", "sub-ids": "none", "/dev/fuse": "none"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "line"),
     [
         ("apptainer version 1.4.5\n", "apptainer version 1.4.5"),

@@ -322,7 +322,7 @@ def test_braces_in_a_log_do_no_harm() -> None:
     assert "'{0}{x}'" in explain(STEP, ["sh: {0}{x}: command not found"], 127).message
 
 
-@pytest.mark.parametrize(
+@rows(
     ("tail", "expected"),
     [
         (["Traceback (most recent call last):", "  File x", "ValueError: bad", "note: y", ""], "ValueError: bad"),

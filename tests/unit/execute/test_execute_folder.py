@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.execute import plan_folder as folder_module
 from builder.execute.build_options import SignalInterrupt
@@ -92,7 +93,7 @@ def test_a_copied_folder_leaves_out_the_plan_folder_in_it(plan_of: PlanOf, tmp_p
     assert not (tmp_path / "kit/src/kit").exists()
 
 
-@pytest.mark.parametrize(
+@rows(
     "path",
     [
         "/etc/x",

@@ -19,7 +19,7 @@ from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import JobState, Slurm, explain_endless_wait, explain_rejection
 from builder.slurm.job_overrides import JobOverrides, read_overrides
 from builder.slurm.job_record import name_record_file, read_record
-from builder.slurm.monitor import Follower, JobResult, LogTail, Monitor, find_job_fault
+from builder.slurm.monitor import LAG, Follower, JobResult, LogTail, Monitor, find_job_fault
 from builder.slurm.state import (
     Ledger,
     SubmittedJob,
@@ -97,7 +97,7 @@ def test_values_for_all_and_for_one() -> None:
     assert (overrides.find("mem", step="smoke"), overrides.find("qos", step="smoke")) == ("64G", "")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("given", "dependency"),
     [
         ({"partition": ["--wrap=id"]}, ""),
@@ -116,7 +116,7 @@ def test_what_is_no_value_is_refused(given: Mapping[str, list[str]], dependency:
         read_overrides(given, steps=["build-image"], account="", dependency=dependency)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "minutes"),
     [("90", 90), ("90:30", 91), ("01:30:00", 90), ("1-0", 1440), ("1-02:03", 1563), ("2-00:00:01", 2881)],
 )
@@ -130,7 +130,7 @@ def test_no_limit_is_no_number(text: str) -> None:
         parse_minutes(text)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("said", "code", "word"),
     [
         ("sbatch: error: invalid partition specified: nope\nallocation failure: x", "job-partition", "'nope'"),
@@ -152,7 +152,7 @@ def test_refusals_are_explained(said: str, code: str, word: str) -> None:
     assert "{" not in finding.message
 
 
-@pytest.mark.parametrize(
+@rows(
     ("reason", "code"),
     [
         ("PartitionTimeLimit", "job-time"),
@@ -192,9 +192,7 @@ def test_the_ledger_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert json.loads(name_ledger_file(tmp_path).read_text())["schema"] == 1
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"schema": 2}', '{"schema": 1, "site": "s", "jobs": [{"job": "1;x"}]}']
-)
+@rows("text", ["", "[]", "{}", '{"schema": 2}', '{"schema": 1, "site": "s", "jobs": [{"job": "1;x"}]}'])
 def test_a_damaged_ledger_is_said(tmp_path: Path, text: str) -> None:
     name_ledger_file(tmp_path).parent.mkdir()
     name_ledger_file(tmp_path).write_text(text)
@@ -213,7 +211,7 @@ def test_a_record(tmp_path: Path) -> None:
     assert (found.exit_code, found.seconds, found.nodes) == (3, 4.0, "n1")
 
 
-@pytest.mark.parametrize("change", [{"job": "13"}, {"schema": 2}, {"exit_code": "x"}, {"started": None}])
+@rows("change", [{"job": "13"}, {"schema": 2}, {"exit_code": "x"}, {"started": None}])
 def test_what_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
     name_record_file(tmp_path, "12").parent.mkdir()
     name_record_file(tmp_path, "12").write_text(json.dumps({**RECORD, **change}))
@@ -253,7 +251,7 @@ def test_a_disk_without_room_is_why_a_record_is_missing(tmp_path: Path, monkeypa
     assert finding.message.endswith(f"and left no record: the disk of '{tmp_path}' is full")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("scontrol", "sacct", "code"),
     [
         ("JobId=12\n   Requeue=1 Reboot=0 ExitCode=9:0\n   DerivedExitCode=3:0\n", "", 9),
@@ -294,7 +292,7 @@ def test_a_good_suite(tmp_path: Path) -> None:
     assert judged(tmp_path, found) == [("nodes/ddp: world", True), ("nodes: verdict", True)]
 
 
-@pytest.mark.parametrize(
+@rows(
     "verdict",
     [
         "", "[]", "{}", {"verdict": "FAIL"}, {"verdict": "pass", "workloads": {"ddp": {"verdict": "pass"}}},
@@ -318,23 +316,24 @@ def test_codes_have_no_blanks() -> None:
 class Answers:
     """Stands in for the controller's answers alone: what it says of job 12, one word a question."""
 
-    def __init__(self, *words: str, started: float = 0.0) -> None:
-        self.words, self.started = list(words), started
+    def __init__(self, *words: str, started: float = 0.0, ended: float = 0.0) -> None:
+        self.words, self.started, self.ended = list(words), started, ended
 
     def query_states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
         word = self.words.pop(0) if len(self.words) > 1 else self.words[0]
         stages: dict[str, Any] = {"RUNNING": "running", "COMPLETING": "running", "PENDING": "waiting"}
         started = self.started if word != "COMPLETING" else 0.0
-        return {jobs[0]: JobState(stage=stages.get(word, "ended"), word=word, nodes="n1", started=started)}
+        stage = stages.get(word, "ended")
+        return {jobs[0]: JobState(stage=stage, word=word, nodes="n1", started=started, ended=self.ended)}
 
     def exit_code(self, job: str) -> int | None:
         return 9 if job == "12" else None
 
 
-def follower(folder: Path, *words: str, started: float = 0.0) -> tuple[Follower, list[str]]:
+def follower(folder: Path, *words: str, started: float = 0.0, ended: float = 0.0) -> tuple[Follower, list[str]]:
     lines: list[str] = []
     log = LogTail(folder=folder, name="b-12.log", on_line=lines.append, mask=str)
-    slurm: Any = Answers(*words, started=started)
+    slurm: Any = Answers(*words, started=started, ended=ended)
     watch = Follower(job=JOB, folder=folder, monitor=Monitor(slurm), log=log, on_tick=lambda: None, note=lambda _: None)
     return watch, lines
 
@@ -371,6 +370,29 @@ def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, mon
     watch, _ = follower(tmp_path, "RUNNING", "CANCELLED")
     end = watch.follow()
     assert (end.exit_code, end.reason, end.recorded, end.word) == (143, "cancelled", True, "CANCELLED")
+
+
+@rows(
+    ("ago", "looks"),
+    [
+        (60.0, 0),  # what its node has written is here
+        (LAG - 2, 2),
+        (0.0, 15),
+        (-60.0, 15),  # another clock
+        (None, 15),  # Slurm does not say when
+    ],
+)
+def test_a_record_is_waited_for_as_long_as_files_may_lag(
+    ago: float | None, looks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, naps = 1000.0, list[float]()
+    monkeypatch.setattr("builder.slurm.monitor.time.sleep", naps.append)
+    monkeypatch.setattr("builder.slurm.monitor.time.monotonic", lambda: len(naps) * 1.0)
+    monkeypatch.setattr("builder.slurm.monitor.time.time", lambda: now)
+    watch, _ = follower(tmp_path, "FAILED", ended=0.0 if ago is None else now - ago)
+    end = watch.follow()
+    assert (end.exit_code, end.recorded) == (9, False)
+    assert looks <= len(naps) <= looks + 4  # between two looks at Slurm
 
 
 @rows(

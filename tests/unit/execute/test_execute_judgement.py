@@ -6,9 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from support.rows import rows
 
-from builder.execute.judgement import describe_failed_checks, judge_results, read_proof, read_results
+from builder.execute.judgement import (
+    describe_failed_checks,
+    judge_answer,
+    judge_results,
+    note_cpu,
+    read_proof,
+    read_results,
+    select_first_causes,
+)
 from builder.execute.report_file import report_json
 from builder.model.plan import Step
 from builder.model.report import Report
@@ -52,7 +60,7 @@ def test_a_vendor_is_expected_of_a_run_on_its_devices_only() -> None:
     assert "mnist: vendor: cpu" in describe_failed_checks(judge_results({"mnist": asked}, expect={"vendor": "amd"}))
 
 
-@pytest.mark.parametrize("odd", [None, [], 3, {}, {"schema": 1, "workload": []}, {"expected": 3}])
+@rows("odd", [None, [], 3, {}, {"schema": 1, "workload": []}, {"expected": 3}])
 def test_odd_results_fail(odd: Any) -> None:
     assert describe_failed_checks(judge_results({"mnist": odd}, expect={"vendor": "amd"}))
 
@@ -74,7 +82,7 @@ def test_a_report_is_json_whatever_an_image_said() -> None:
     assert report_json(report) == report_json(report)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "answer"),
     [
         ('{"found": {"torch": "2.8.0+rocm6.4", "hip": "6.4"}}', {"torch": "2.8.0+rocm6.4", "hip": "6.4"}),
@@ -87,3 +95,27 @@ def test_the_images_answer_is_read_from_its_file(text: str, answer: dict[str, st
     assert read_proof(tmp_path) == {}
     (tmp_path / "proof.json").write_text(text)
     assert read_proof(tmp_path) == answer
+
+
+def test_the_torch_of_another_vendor_is_the_cause_of_a_failure(tmp_path: Path) -> None:
+    step = Step(name="smoke", kind="smoke", why="test it", script="1-smoke.sh", produces=("verify.json",))
+    assert judge_answer(step, tmp_path) == ()
+    fault = "torch 2.6.0+cpu is not built for intel GPUs"
+    (tmp_path / "verify.json").write_text(json.dumps({"expected": {"vendor": "intel"}, "faults": [fault]}))
+    answer = judge_answer(step, tmp_path)
+    assert [(check.ok, check.measured, check.expected) for check in answer] == [(False, fault, "a build for intel")]
+    later = judge_results({"mnist": result(error="no GPU")}, expect={})
+    assert select_first_causes((*answer, *later)) == answer
+    (tmp_path / "verify.json").write_text(json.dumps({"faults": []}))
+    assert judge_answer(step, tmp_path) == ()
+
+
+def test_a_training_on_the_cpu_of_a_site_with_gpus_is_a_warning() -> None:
+    gpu = result(device={"type": "xpu"})
+    found = note_cpu({"mnist": result()}, vendor="intel", site="dawn")
+    assert found is not None
+    assert (found.code, found.level) == ("smoke-cpu", "warning")
+    assert "there is no intel GPU here" in found.message
+    assert note_cpu({"mnist": gpu}, vendor="intel", site="dawn") is None
+    assert note_cpu({"mnist": result()}, vendor="cpu", site="local") is None
+    assert note_cpu({"imports": {"imports": []}}, vendor="intel", site="dawn") is None

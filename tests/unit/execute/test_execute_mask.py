@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.rows import rows
 
-from builder.system.log import Mask
+from builder.model.mask import Mask
 
 
 @rows(

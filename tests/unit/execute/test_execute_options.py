@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.rows import rows
 
 import builder
 from builder.execute.build_options import ExecutionOptions, SignalInterrupt, Signals
@@ -30,7 +31,7 @@ def steps_of(plan_of: PlanOf) -> Plan:
     return plan_of({name: {"text": "", "kind": kind} for name, kind in kinds.items()})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("changes", "skipped", "runs"),
     [
         ({}, [], ["build", "convert", "smoke-a", "smoke-b"]),

@@ -19,13 +19,13 @@ from builder.execute import plan_folder as folder_module
 from builder.execute import up_to_date
 from builder.execute.folder_lock import lock_folder
 from builder.execute.plan_folder import lock_plan_folder, write_plan
-from builder.execute.report_file import write_report
+from builder.execute.report_file import read_report, write_report
 from builder.execute.up_to_date import explain_not_current, find_current_result
 from builder.inspect.origin import Origin, compute_identity, compute_plan_digest, find_origin, read_origin
 from builder.inspect.origin import read_plan_digest as plan_of_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, ToolError
 from builder.model.plan import Copy, Plan, PlanFile
-from builder.model.report import Report, StepResult
+from builder.model.report import Report, SmokeCheck, StepResult
 from builder.sif.digest import hash_file
 from builder.slurm import submitted_jobs
 from builder.slurm.state import Ledger
@@ -110,7 +110,7 @@ def test_security_15_odd_files_of_a_plan_folder_are_read_within_bounds(place: Pl
     """A plan folder that came as an archive is the user's own, and what is in it is a stranger's."""
     put(place.kit / name, kind)
     assert place.current(place.plan) == (name in (OLD_FILE, SOURCES_FILE))
-    assert explain_not_current(place.plan, folder=place.kit, output=place.image, recipe_folder=place.home) == ""
+    assert explain_not_current(place.plan, folder=place.kit, output=place.image, recipe_folder=place.home) == ("", "")
     assert plan_of_folder(place.kit) == ("" if name == PLAN_FILE else compute_plan_digest(place.plan))
     assert find_origin(place.plan, (), folder=place.kit) is not None
     (place.home / "notes.txt").write_text("new")
@@ -237,15 +237,47 @@ def test_fault_01_an_image_in_the_way_is_told_by_its_plan(place: Place, monkeypa
 
     def said(plan: Plan, *, of: Plan) -> str:
         monkeypatch.setattr(up_to_date, "read_image_plan", lambda _image: compute_plan_digest(of))
-        return explain_not_current(plan, folder=place.kit, output=place.image, recipe_folder=place.home)
+        why, fix = explain_not_current(plan, folder=place.kit, output=place.image, recipe_folder=place.home)
+        return f"{why}; {fix}" if fix else why
 
     assert said(other_than(place.plan), of=place.plan) == "it was built from another plan"
-    assert said(place.plan, of=place.plan).endswith("and has not passed its smoke test")
+    assert said(place.plan, of=place.plan).endswith(
+        "and has not passed its smoke test; give --from smoke to test it again"
+    )
+    skipped = (StepResult(name="smoke", status="skipped", seconds=0.0),)
+    report = read_report(place.kit)
+    assert report is not None
+    write_report(replace(report, steps=skipped), place.kit)
+    assert said(place.plan, of=place.plan) == (
+        "it was built from this plan, and was not tested; give --from smoke to test it"
+    )
+    write_plan(other_than(place.plan), place.kit, recipe_folder=place.home)
+    assert said(place.plan, of=place.plan).startswith("it was built from this plan, and its plan folder holds another")
+    write_plan(place.plan, place.kit, recipe_folder=place.home)
     (place.home / "notes.txt").write_text("later")
     assert said(place.plan, of=place.plan).startswith("a file that went into it")
     (place.home / "notes.txt").unlink()
     (place.kit / "report.json").unlink()
     assert said(place.plan, of=place.plan).endswith("before it could write its report")
+
+
+def test_an_image_without_a_check_has_not_passed(place: Place) -> None:
+    def said(report: Report, *, no_smoke: bool = False) -> str | None:
+        write_report(report, place.kit)
+        return find_current_result(
+            place.plan, folder=place.kit, output=place.image, recipe_folder=place.home, no_smoke=no_smoke
+        )
+
+    report = read_report(place.kit)
+    assert report is not None
+    check = SmokeCheck(name="mnist: accuracy", ok=True, measured="0.97", expected=">= 0.9")
+    assert said(replace(report, checks=(check,))) == "passed its smoke test"
+    assert said(report) == "was not tested: its smoke test has no workload"
+    skipped = replace(report, steps=(StepResult(name="smoke", status="skipped", seconds=0.0),))
+    assert said(skipped) is None
+    assert said(skipped, no_smoke=True) == "was not tested"
+    assert (report.verdict, replace(report, checks=(check,)).verdict) == ("built", "passed")
+    assert replace(report, status="failed").verdict == "failed"
 
 
 def in_a_thread(call: Callable[[], object]) -> BaseException | None:

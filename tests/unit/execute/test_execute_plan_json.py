@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.rows import rows
 
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.plan import Copy, PackageDecision, Plan, PlanFile, Step, from_json, to_json
@@ -67,7 +68,7 @@ def change(plan: Plan, path: list[str | int], value: Any) -> str:
     return json.dumps(content)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "value", "key", "message"),
     [
         (["schema"], 2, "schema", "the plan has schema 2, this version reads 1"),
@@ -98,7 +99,7 @@ def test_faults_name_their_key(
     assert finding.fix
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000, '"plan"', "{}"])
+@rows("text", ["", "{", "[]", "null", "[" * 100_000, '"plan"', "{}"])
 def test_what_is_no_plan_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         from_json(text)

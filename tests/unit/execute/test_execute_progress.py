@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 
 import pytest
+from support.rows import rows
 
 from builder.execute import progress as module
+from builder.execute.parallel import choose_multi_progress
 from builder.execute.progress import (
     LiveProgress,
     PlainProgress,
@@ -109,7 +111,7 @@ def test_live_scrolls_what_has_ended_and_keeps_to_the_width(monkeypatch: pytest.
     assert "x" * 41 not in text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("stream", "environment", "extra", "expected"),
     [
         (Terminal(), {"TERM": "xterm"}, {}, LiveProgress),
@@ -131,9 +133,24 @@ def test_no_terminal_codes_without_a_terminal() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("seconds", "text"),
     [(0, "0.0 s"), (4.25, "4.2 s"), (59.9, "59.9 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (3720, "1 h 02 min")],
 )
 def test_duration(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+def test_a_long_line_is_wrapped_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = "nothing to do: demo.sif was built from this and passed its smoke test; --force builds it again"
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        choose_multi_progress(stream, width=8, environment={}, quiet=False, verbose=False, color=False).get_progress(
+            "demo"
+        ).note(text)
+    assert pipe.getvalue() == f"demo      {text}\n"
+    lines = terminal.getvalue().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert all(line.startswith("demo      ") for line in lines)
+    assert " ".join(line.removeprefix("demo").strip() for line in lines) == text

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.rows import rows
 
 from builder.model.finding import BuilderError, ConfigError, ToolError
 from builder.system.files import remove_tree, write_atomic
@@ -53,7 +54,7 @@ def test_what_a_killed_build_left_is_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["thesis"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"temporary": 3}', "\xff"])
+@rows("text", ["", "[]", '{"temporary": 3}', "\xff"])
 def test_a_broken_state_is_forgotten(tmp_path: Path, text: str) -> None:
     (tmp_path / ".state.json").write_text(text, encoding="latin-1")
     assert remove_leftovers(tmp_path) == ()

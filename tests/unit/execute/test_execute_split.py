@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.execute.execution import LocalPrefix
 from builder.model.finding import BuilderError, ToolError, UnsupportedError
@@ -36,7 +37,7 @@ def test_with_jobs_alone_nothing_runs_or_is_searched_here(plan_of: PlanOf, tmp_p
     assert split(plan_of({"build": JOB, "smoke": JOB}), path=tmp_path) == ([], ["build", "smoke"])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("steps", "programs", "error", "said"),
     [
         ({"build": ARCHIVE, "smoke": {"text": ""}}, (), UnsupportedError, "add a job 'build'"),

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.lock import site_lock as base
 from builder.lock.session import Session
@@ -96,7 +97,7 @@ def test_security_05_a_faulty_entry_goes_with_its_files(tmp_path: Path) -> None:
     assert not old.exists()
 
 
-@pytest.mark.parametrize("answer", ['recipe:{"a":' * 100_000, "recipe:{" + '"a":[' * 100_000, "recipe:{}", "recipe:{1"])
+@rows("answer", ['recipe:{"a":' * 100_000, "recipe:{" + '"a":[' * 100_000, "recipe:{}", "recipe:{1"])
 def test_security_18_an_odd_answer_of_a_base_image_is_none(
     answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

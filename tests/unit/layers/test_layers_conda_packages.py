@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.layers.conda_client import _make_layering_error, read_packages
 from builder.layers.conda_layers import _find_python, collect_dependencies
@@ -72,7 +73,7 @@ def test_packages_that_share_file_names_get_a_layer_of_their_own() -> None:
     assert groups == {"conda, together": ["blas", "mkl"], "conda": ["python", "zlib"]}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("layers", "paths"),
     [
         ((("/a/b", "/c"), ("/a/d", "/e/f/g")), set()),
@@ -140,7 +141,7 @@ def test_lists_of_a_private_channel_are_not_kept(channels: list[str], alias: str
     assert request["channels"] == [channel for channel in channels if channel != "nodefaults"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("kind", "text", "fix"),
     [
         ("SolverError", "nothing provides x", "loosen a version"),
@@ -153,7 +154,7 @@ def test_what_to_do_about_a_failure(kind: str, text: str, fix: str) -> None:
     assert fix in _make_layering_error(kind, text, what="no").fix
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "found"),
     [
         ("/lib/python3.12/site-packages/my_dist-1.2.dist-info", ("my_dist", "1.2")),

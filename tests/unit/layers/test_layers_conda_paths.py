@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from support.rows import rows
 
 from builder.layers.conda_worker import find_fault
@@ -32,7 +31,7 @@ def test_security_08_a_package_names_no_file_outside(tmp_path: Path, name: str) 
     assert find_fault(package(tmp_path, "share/sound.txt", name)).startswith("it names the file")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "target"),
     [("x", "/etc/passwd"), ("x", ".."), ("x", "../y"), ("a/x", "../../y"), ("a/x", "b/../../../y"), ("a/x", "../..")],
 )

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
+from support.rows import rows
 
 from builder.layers.index_proxy import IndexProxy
 
@@ -137,7 +138,7 @@ def test_security_04_settings_name_the_door_and_no_login(proxy: IndexProxy) -> N
     assert 'export no_proxy="${no_proxy:+$no_proxy,}127.0.0.1"\n' in proxy.text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("page", "files"),
     [("html", {"a": "a", "b": "b"}), ("based", {"d": "d"}), ("json", {"e": "e"}), ("moved", {"a": "a"})],
 )
@@ -152,7 +153,7 @@ def test_security_04_what_a_page_of_the_index_names_is_passed_on(
         assert asked(links[0].partition("#")[0] + ".metadata") == "metadata"  # PEP 658
 
 
-@pytest.mark.parametrize(
+@rows(
     "path",
     [
         "0/api/projects", "0/files/b.whl", "0/simple/../api/projects", "0/simple/%2e%2e/api/projects",

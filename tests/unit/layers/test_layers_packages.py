@@ -95,7 +95,7 @@ def test_what_is_compiled_is_compiled_inside(name: str, tmp_path: Path) -> None:
     assert "torch" in [group.title for group in groups]
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     ["git+https://example.org/x", "x @ git+https://example.org/x@1", "-e ./x", "./x", "x @ https://e.org/x-1.tar.gz"],
 )
@@ -105,7 +105,7 @@ def test_sources_are_built_inside(line: str, tmp_path: Path) -> None:
     assert resolve(tmp_path, resolver) == ((), True)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("machine", "glibc", "platform"),
     [
         ("x86_64", "2.36", "x86_64-manylinux_2_36"),

@@ -117,7 +117,7 @@ def test_security_14_without_a_home_there_is_no_cache_in_tmp(tmp_path: Path) -> 
     open_cache({"RECIPE_CACHE_DIR": str(tmp_path)})  # what the fix says
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL])
+@rows("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL])
 def test_security_14_without_locks_nothing_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -191,7 +191,7 @@ def test_security_14_an_entry_that_is_taken_while_it_is_dropped_stays(
     assert store.find("layers", "a") == entry
 
 
-@pytest.mark.parametrize(
+@rows(
     ("change", "dead"),
     [
         ("{0}.{1}.{2}.{3}.{4}", False),
@@ -325,7 +325,7 @@ def test_security_14_a_shared_cache_that_others_write_is_refused(tmp_path: Path,
         keep(Store(tmp_path / "own", shared=SharedCache(tmp_path / "centre")), "a")
 
 
-@pytest.mark.parametrize("part", [LAYERS, f"{LAYERS}/layers", f"{LAYERS}/layers/a.sqfs", f"{LAYERS}/layers/a.json"])
+@rows("part", [LAYERS, f"{LAYERS}/layers", f"{LAYERS}/layers/a.sqfs", f"{LAYERS}/layers/a.json"])
 def test_security_14_a_shared_cache_with_links_is_refused(tmp_path: Path, part: str) -> None:
     """Of whoever they are, what they lead to may be anybody's."""
     keep(Store(tmp_path / "centre"), "a")

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.layers.cache import CacheEntry
 from builder.layers.image_file import Layer, write_image
@@ -112,7 +113,7 @@ def test_an_edited_image_has_new_records_and_no_signatures(tmp_path: Path) -> No
     assert data[named[0].offset :][:4] == b"{22}"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("content", "reason"),
     [
         (b"", "not a SIF"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from support.rows import rows
 
 from builder.layers.wheel_stubs import write_stubs
@@ -23,7 +22,7 @@ def test_security_02_a_package_of_an_image_names_no_file_and_no_line(name: str, 
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["numpy-1.26-py3-none-any.whl"]
 
 
-@pytest.mark.parametrize("version", ["1/../../out", "1\n-r /etc/hosts", "", "1 ; x"])
+@rows("version", ["1/../../out", "1\n-r /etc/hosts", "", "1 ; x"])
 def test_security_02_a_version_of_an_image_names_no_file_and_no_line(version: str, tmp_path: Path) -> None:
     assert normalize_packages({"x": version}) == {}
     assert write_stubs(tmp_path / "stubs", {"x": version}) == []

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import pytest
 from support import report_samples as samples
+from support.rows import rows
 
 from builder.model.results import Rank, Results, WorkloadResult
 from builder.report.artifacts import LINE_LIMIT, TAIL_LINES
@@ -162,7 +163,7 @@ def test_a_log_is_masked_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert max(map(len, quoted.splitlines())) <= LINE_LIMIT + 4
 
 
-@pytest.mark.parametrize("log", ["../secret", "/etc/passwd", "logs/../../secret", "logs/link", "folder/secret", "pipe"])
+@rows("log", ["../secret", "/etc/passwd", "logs/../../secret", "logs/link", "folder/secret", "pipe"])
 def test_a_log_elsewhere_is_not_read(tmp_path: Path, log: str) -> None:
     (tmp_path / "secret").write_text("mine\n")
     plan = failed(tmp_path, "", log=log)
@@ -203,7 +204,7 @@ def workload(*ranks: tuple[str, str, str], device: str = "cpu") -> WorkloadResul
     return WorkloadResult(name="ddp", world=len(ranks), device=device, ranks=found)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("ranks", "device", "node"),
     [
         ([("n1", "0-1", "cpu"), ("n1", "0-1", "cpu")], "cpu", "n1"),

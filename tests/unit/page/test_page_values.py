@@ -16,7 +16,7 @@ from builder.report.svg import make_element, make_label, make_path
 from builder.report.units import format_bytes, format_duration, format_number, format_ratio, format_size, format_tick
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "written"),
     [(None, "-"), (0, "0"), (0.98134, "0.981"), (1949.4, "1,949"), (91.64, "91.6"), (-0.5, "-0.500"),
      (1e-9, "1.00e-09"), (353e6, "353,000,000"), (999.96, "1,000")],
@@ -25,7 +25,7 @@ def test_figures_have_three_digits(value: float | None, written: str) -> None:
     assert format_number(value) == written
 
 
-@pytest.mark.parametrize(
+@rows(
     ("seconds", "written"),
     [(None, "-"), (0.0, "0 s"), (0.0321, "32.1 ms"), (4.06, "4.1 s"), (59.97, "1 min 00 s"), (125.0, "2 min 05 s"),
      (3599.6, "1 h 00 min"), (4205.0, "1 h 10 min")],
@@ -42,7 +42,7 @@ def test_sizes() -> None:
     assert [format_tick(value) for value in (0.25, 100.0, 2e6, 0.0)] == ["0.25", "100", "2e6", "0"]
 
 
-@pytest.mark.parametrize("values", [[0.0, 2.3], [0.5, 0.5], [0.0], [1e-9, 3e-9], [12345.0, 99999.0], []])
+@rows("values", [[0.0, 2.3], [0.5, 0.5], [0.0], [1e-9, 3e-9], [12345.0, 99999.0], []])
 def test_a_linear_axis_holds_its_values_between_round_ticks(values: list[float]) -> None:
     axis = svg.make_linear_axis(values, title="x")
     assert axis.low <= min(values, default=0) <= max(values, default=0) <= axis.high * (1 + 1e-9)
@@ -51,7 +51,7 @@ def test_a_linear_axis_holds_its_values_between_round_ticks(values: list[float])
     assert axis.project(axis.high, start=10.0, end=20.0) == pytest.approx(20.0)
 
 
-@pytest.mark.parametrize("values", [[0.07, 92.0], [1.0], [85.0, 92.0], [1e-6, 1e6], [], [0.0, -1.0]])
+@rows("values", [[0.07, 92.0], [1.0], [85.0, 92.0], [1e-6, 1e6], [], [0.0, -1.0]])
 def test_a_logarithmic_axis_holds_its_values(values: list[float]) -> None:
     axis = svg.make_log_axis(values, title="y")
     known = [value for value in values if value > 0]
@@ -83,7 +83,7 @@ def test_markup_is_escaped() -> None:
     assert make_path([(1.0, 2.0), (3.26, 4.0)]) == "M1,2L3.3,4"
 
 
-@pytest.mark.parametrize("value", [None, True, "1", [], {}, math.nan, math.inf, 10**400])
+@rows("value", [None, True, "1", [], {}, math.nan, math.inf, 10**400])
 def test_what_is_no_number_is_none(value: Any) -> None:
     assert to_number(value) is None
 

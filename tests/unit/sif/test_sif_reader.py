@@ -7,6 +7,7 @@ import struct
 import zlib
 
 import pytest
+from support.rows import rows
 
 from builder.sif import reader as module
 from builder.sif.merge import make_blocks
@@ -104,12 +105,12 @@ def test_security_15_a_folder_in_itself_is_refused() -> None:
     assert refused(image(folder(1, size=len(names)), names)) == "a folder is in several places"
 
 
-@pytest.mark.parametrize("name", [b"..", b".", b"a/b", b"/etc/passwd", b"a\0b"])
+@rows("name", [b"..", b".", b"a/b", b"/etc/passwd", b"a\0b"])
 def test_security_15_a_name_that_leads_elsewhere_is_refused(name: bytes) -> None:
     assert refused(one(name, file(0))) == "a name leads out of its folder"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("inode", "reason"),
     [
         (file(1 << 60), "too few blocks"),
@@ -147,7 +148,7 @@ def test_security_15_a_table_that_unpacks_to_more_is_refused() -> None:
         unpack(longer)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("compression", "reason"),
     [(3, "lzo, and there is no liblzo2.so.2"), (5, "lz4, and there is no liblz4.so.1"), (6, "zstd, and there is no"),
      (7, "the number 7"), (0, "the number 0")],
@@ -162,7 +163,7 @@ def test_a_compression_that_cannot_be_read_is_named(
     assert reason in refused(image(folder(1), b"", compression=compression))
 
 
-@pytest.mark.parametrize("cut", range(0, 200, 7))
+@rows("cut", range(0, 200, 7))
 def test_an_image_that_was_cut_off_is_refused(cut: int) -> None:
     content = one(b"x", file(0)).getvalue()
     assert refused(io.BytesIO(content[:cut])) in ("it is cut short", "it is not a squashfs of version 4.0")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.layers import copies
 from builder.sif import tree
@@ -211,7 +212,7 @@ def test_a_folder_that_is_moved_away_during_a_walk_ends_it(tmp_path: Path) -> No
     assert names == ["a", "b"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "target", "out"),
     [
         ("a", "b", False),

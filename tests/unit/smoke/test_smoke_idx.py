@@ -4,6 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.smoke import data, idx
 from builder.smoke.digits import PIXELS
@@ -32,8 +33,8 @@ def write(folder: Path, files: dict[str, bytes]) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-@pytest.mark.parametrize("inner", ["", "raw", "MNIST/raw"])
+@rows("suffix", ["", ".gz"])
+@rows("inner", ["", "raw", "MNIST/raw"])
 def test_reads_plain_and_compressed_files(suffix: str, inner: str, tmp_path: Path) -> None:
     write(tmp_path / inner, {IMAGES + suffix: images(10), LABELS + suffix: labels(10)})
     assert idx.read_pair(str(tmp_path), "t10k") == (images(10)[16:], labels(10)[8:])
@@ -76,7 +77,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("files", "text"), BAD.values(), ids=BAD.keys())
+@rows(("files", "text"), BAD.values(), ids=BAD.keys())
 def test_a_wrong_file_is_named(files: dict[str, bytes], text: str, tmp_path: Path) -> None:
     folder = write(tmp_path, {IMAGES: images(10), LABELS: labels(10)} | files)
     with pytest.raises(RunError) as raised:

@@ -40,7 +40,7 @@ def test_the_most_specific_launcher_wins(environment: dict[str, str], expected: 
     assert read_placement(environment) == expected
 
 
-@pytest.mark.parametrize(
+@rows(
     ("environment", "text"),
     [
         ({"RANK": "x", "WORLD_SIZE": "2"}, 'RANK="x" is not a whole number'),
@@ -55,12 +55,12 @@ def test_contradictions_are_named(environment: dict[str, str], text: str) -> Non
     assert text in str(raised.value)
 
 
-@pytest.mark.parametrize("environment", [{}, SLURM, ONE_TASK_A_HOST, {"PMI_RANK": "0", "PMI_SIZE": "1"}])
+@rows("environment", [{}, SLURM, ONE_TASK_A_HOST, {"PMI_RANK": "0", "PMI_SIZE": "1"}])
 def test_own_ranks_win_over_the_shell_of_an_allocation(environment: dict[str, str]) -> None:
     check_own_ranks(environment)
 
 
-@pytest.mark.parametrize("environment", [TORCHRUN, HYDRA, OPENMPI, TORCHRUN | ONE_TASK_A_HOST])
+@rows("environment", [TORCHRUN, HYDRA, OPENMPI, TORCHRUN | ONE_TASK_A_HOST])
 def test_own_ranks_inside_a_launchers_ranks_are_refused(environment: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="leave --ranks out"):
         check_own_ranks(environment)

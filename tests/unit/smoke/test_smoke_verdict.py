@@ -168,7 +168,7 @@ def failed(result: object) -> list[str]:
     return [check.name for check in judge(result) if not check.ok]
 
 
-@pytest.mark.parametrize("workload", GOOD)
+@rows("workload", GOOD)
 def test_a_good_result_passes(workload: str) -> None:
     assert failed(GOOD[workload]) == []
     assert has_passed(judge(GOOD[workload]))
@@ -310,7 +310,7 @@ def test_no_alteration_raises_or_prints_unprintable(workload: str) -> None:
     assert tried > 100
 
 
-@pytest.mark.parametrize("result", [None, [], "pass", 1, {}, {"schema": 1}, {"verdict": "pass"}])
+@rows("result", [None, [], "pass", 1, {}, {"schema": 1}, {"verdict": "pass"}])
 def test_what_is_no_result_fails(result: object) -> None:
     assert not has_passed(judge(result))
 
@@ -351,7 +351,7 @@ def test_an_unknown_floor_is_reported_as_unknown() -> None:
     assert next(check for check in judge(result) if check.name == "busbw").expected == "unknown: no floor is given"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("kernels", "wanted", "covered"),
     [
         (["sm_80", "sm_90"], "sm_90", True),
@@ -377,7 +377,7 @@ def test_a_finished_run_that_resumes_may_keep_its_parameters() -> None:
     assert failed(idle) == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("torch", "kind", "vendor"),
     [
         ({"cuda": "12.4"}, "cuda", "nvidia"),
