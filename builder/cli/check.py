@@ -19,10 +19,10 @@ from builder.cli.output import (
     echo,
     emit,
     format_columns,
-    get_screen_width,
     shorten_image,
     show_findings,
 )
+from builder.cli.screen import get_screen_width
 from builder.cli.targets import Selection, read_words
 from builder.compile.backends import check_backend
 from builder.compile.image_files import make_expectations
@@ -34,7 +34,6 @@ from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
 from builder.pipeline.plans import add_lock, make_target
 
-DOCUMENTS = ("json", "sarif", "github")
 MIN_IMAGE = 16  # columns for the name of an image
 SHAPES = ["text", "table", "json", "sarif", "github"]
 
@@ -79,14 +78,7 @@ def run_command(
     if (fix or only_diff) and shape != "text":
         message = f"--fix prints the changes as a diff, and --format {shape} the findings"
         raise ConfigError(Finding(code="usage", message=message, fix="leave out --format, or --fix and --diff"))
-    try:
-        named, asked, outcomes, faults = _check_words(words, ignored=ignored, context=make_context(**chosen))
-    except ConfigError as error:
-        if shape in DOCUMENTS:
-            file = next((word for word in words if Path(word).is_file()), "")
-            result = CheckResult(site="", file=file, findings=error.findings)
-            _print([result], shape=shape, asked=True, explain=explain, quiet=quiet)
-        raise
+    named, asked, outcomes, faults = _check_words(words, ignored=ignored, context=make_context(**chosen))
     if fix or only_diff:
         _fix_outcomes(named.files, [*faults, *outcomes], write=fix and not only_diff)
         return

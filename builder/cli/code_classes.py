@@ -78,6 +78,10 @@ CLASSES = (
         ),
     ),
     CodeClass(
+        text="This is a fault of recipe itself: please report it with the lines that were printed.",
+        codes=split_words("fault"),
+    ),
+    CodeClass(
         text="This machine lacks something, or is not a machine of the site: see `recipe doctor SITE`.",
         codes=split_words(
             "architecture-unknown base-processor cache-folder cache-in-use login-node no-key no-log no-memory "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import click
+
+from builder.cli.screen import fit, get_screen_width
 
 # What an option is about, in the order of the groups; any other is listed as one of the command itself.
 GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -44,6 +46,33 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+class FittedFormatter(click.HelpFormatter):
+    """Help that fits the terminal, however narrow; click's own has 50 columns or more, and breaks no example."""
+
+    def __init__(self, *, most: int | None) -> None:
+        """`most` is the largest width for text; a pipe has click's own width."""
+        self.columns = get_screen_width()
+        super().__init__(width=self.columns and min(self.columns, most or self.columns) - 2, max_width=most)
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write a list of names and texts; at a narrow terminal the texts get half of it."""
+        super().write_dl(list(rows), max(min(col_max, self.width // 2 - 4), 2), col_spacing)
+
+    def getvalue(self) -> str:
+        """All lines, those that are still too wide wrapped."""
+        text = super().getvalue()
+        columns = self.columns
+        return text if columns is None else "\n".join("\n".join(fit(line, width=columns)) for line in text.split("\n"))
+
+
+class FittedContext(click.Context):
+    """The context of a command whose help fits the terminal."""
+
+    def make_formatter(self) -> click.HelpFormatter:
+        """Make the formatter for the terminal that stdout is."""
+        return FittedFormatter(most=self.max_content_width)
+
+
 class GroupedCommand(click.Command):
     """A command with grouped options in its help."""
 
@@ -71,6 +100,7 @@ def _find_group(name: str) -> str | None:
 def add_examples(command: click.Command, *, name: str) -> click.Command:
     """Add examples to the end of a command's help, and to those of the commands in a group."""
     lines = "\n".join(f"  {line}" for line in EXAMPLES.get(name, ()))
+    command.context_class = FittedContext
     command.epilog = f"\b\nExamples:\n{lines}" if lines else None
     for inner, below in (command.commands if isinstance(command, click.Group) else {}).items():
         add_examples(below, name=f"{name} {inner}")

@@ -127,7 +127,11 @@ def find_sites_folder() -> Path:
     own = os.environ.get("RECIPE_SITES")
     if own:
         return _check_sites_folder(Path(own))
-    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "recipe" / "sites"
+    try:
+        folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "recipe" / "sites"
+    except RuntimeError:  # HOME is not set, and the system does not know the user
+        message, fix = "your home folder is not known", "set HOME to its path"
+        raise ConfigError(Finding(code="variable", message=message, at=Location(key="HOME"), fix=fix)) from None
     _note_closed(folder)
     return folder
 
@@ -204,7 +208,7 @@ def _resolve_base_path(word: str) -> str:
 
     A path of another machine must be absolute: a relative one is of this machine.
     """
-    path = Path(word).expanduser()
+    path = Path(os.path.expanduser(word))  # noqa: PTH111  # an unknown user's home stays as it is written
     if path.is_absolute() or path.exists():
         return str(path.absolute())
     near = suggest_path(path)

@@ -60,6 +60,8 @@ def run_command(
         return
     check_reachable(image)
     if integrity:
+        if sbom is not None:
+            raise click.UsageError("--sbom does not go with --integrity")
         show_claims(image, check_claims(image, environment=os.environ), as_json=as_json or shape == "json")
         return
     if sbom is None:

@@ -13,8 +13,8 @@ import re
 import shlex
 import stat
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.streams import keep_exit_code, open_streams
+from builder.cli.streams import find_lost_output, protect_streams
 from builder.layers.private_folders import format_owner
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 
@@ -43,6 +43,11 @@ FIXES = {
 # Before Python 3.13 Path.resolve reports a link that leads back to itself so, not as an OSError.
 _LOOP = re.compile(r"Symlink loop from (.+)", re.DOTALL)
 FULL = (errno.ENOSPC, errno.EDQUOT)
+FAULT = Finding(
+    code="fault",
+    message="this is a fault of recipe itself, please report it with the lines below",
+    fix="report it with what is on stderr",
+)
 
 
 def to_builder_error(error: Exception) -> BuilderError | None:
@@ -186,8 +191,20 @@ def _make_place_error(place: str, *, why: str, variable: str) -> ConfigError:
     return ConfigError(Finding(code="path-refused", message=f"the path '{shown}' {why}", at=at, fix=fix))
 
 
+class ProgramContext(click.Context):
+    """The context of the program itself: what writes its help is imported for the help alone."""
+
+    def make_formatter(self) -> click.HelpFormatter:
+        """Make a formatter that fits the terminal."""
+        from builder.cli.help import FittedFormatter
+
+        return FittedFormatter(most=self.max_content_width)
+
+
 class Commands(click.Group):
     """A group that imports a command when it is called."""
+
+    context_class = ProgramContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the commands in the table's order."""
@@ -222,7 +239,10 @@ class Commands(click.Group):
         if (
             args
             and not {"-h", "--help"} & set(args)
-            and any(name.startswith(("RECIPE_", "SOURCE_DATE_EPOCH")) for name in os.environ)
+            and (
+                any(name.startswith(("RECIPE_", "SOURCE_DATE_EPOCH")) for name in os.environ)
+                or os.environ.get("HOME", "").startswith("~")
+            )
         ):
             from builder.cli.variables import check_variables
 
@@ -283,14 +303,17 @@ def run_cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
-    keep_exit_code()
-    sys.exit(_flush(run(arguments)))
+    """Run the command line and exit with its code; with 4 where the output of a success cannot be written."""
+    protect_streams()
+    code = run(arguments)
+    lost = find_lost_output()
+    if lost is not None and not code:
+        code, _ = _report_failure(lost)
+    sys.exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; every expected failure is printed in the same form."""
-    open_streams()
     words = sys.argv[1:] if arguments is None else arguments
     with _set_no_color(words):
         return _run(words)
@@ -311,75 +334,66 @@ def _set_no_color(words: list[str]) -> Iterator[None]:
             os.environ["NO_COLOR"] = before
 
 
-def _flush(code: int) -> int:
-    """Write out what is buffered, and return the exit code; 4 where the output of a success cannot be written.
-
-    A stream that fails is closed off: else the interpreter fails at it again and exits with 120.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        if stream is None:
-            continue
-        try:
-            stream.flush()
-        except OSError as error:
-            with suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            if stream is sys.stdout and not code and not isinstance(error, BrokenPipeError):
-                code = _report_failure(error)
-    return code
-
-
 def _run(arguments: list[str]) -> int:
+    printed: dict[str, bool] = {}
     try:
-        code = run_cli.main(args=arguments, prog_name="recipe", standalone_mode=False)
+        code = run_cli.main(args=arguments, prog_name="recipe", standalone_mode=False, obj=printed)
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
-    except click.Abort as stop:
-        return _report_interrupt(stop.__cause__)  # click's answer to a KeyboardInterrupt
+    except (click.Abort, KeyboardInterrupt) as stop:
+        # click raises its Abort from a KeyboardInterrupt
+        code, findings = _report_interrupt(stop.__cause__ if isinstance(stop, click.Abort) else stop)
     except click.ClickException as error:
-        return _report_usage(error, arguments=arguments)
-    except BrokenPipeError:
-        # The reader of a pipe (`recipe sites | head`) has seen enough.
-        sys.stdout = None
-        return 0
+        code, findings = _report_usage(error, arguments=arguments)
     except Exception as error:
-        return _report_failure(error)
-    except KeyboardInterrupt as stop:
-        return _report_interrupt(stop)
+        code, findings = _report_failure(error)
+        if not code:
+            _emit_failure([FAULT], arguments=arguments, printed=printed)
+            raise
+    _emit_failure(findings, arguments=arguments, printed=printed)
+    return code
 
 
-def _report_interrupt(stop: BaseException | None) -> int:
+def _emit_failure(findings: Sequence[Finding], *, arguments: list[str], printed: Mapping[str, bool]) -> None:
+    """Print the document of a failure where the words want one and the command has printed none."""
+    if not printed and any(word.startswith(("--format", "--json")) for word in arguments):
+        from builder.cli.failure_documents import emit_failure
+
+        emit_failure(findings, arguments=arguments, root=run_cli)
+
+
+def _report_interrupt(stop: BaseException | None) -> tuple[int, Sequence[Finding]]:
     """Exit with 128 + the signal's number, as shells do; a build has cleaned up."""
     from builder.cli.output import echo
 
-    echo(getattr(stop, "message", "") or "interrupted; partial output was removed", err=True)
-    return int(getattr(stop, "exit_code", 130))
+    message = getattr(stop, "message", "") or "interrupted; partial output was removed"
+    echo(message, err=True)
+    return int(getattr(stop, "exit_code", 130)), [Finding(code="interrupted", message=message, fix="run it again")]
 
 
-def _report_usage(error: click.ClickException, *, arguments: list[str]) -> int:
-    from builder.cli.output import show_findings
+def _report_usage(error: click.ClickException, *, arguments: list[str]) -> tuple[int, Sequence[Finding]]:
+    from builder.cli.output import echo, show_findings
     from builder.cli.usage import make_usage_finding
 
     if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # since click 8.2
-        from builder.cli.output import echo
-
         echo(error.format_message(), err=True, important=True)
-        return 2
-    show_findings([make_usage_finding(error, arguments=arguments, root=run_cli)])
-    return 2
+        return 2, [Finding(code="usage", message="no command is named", fix="see `recipe --help`")]
+    findings = [make_usage_finding(error, arguments=arguments, root=run_cli)]
+    show_findings(findings)
+    return 2, findings
 
 
-def _report_failure(error: Exception) -> int:
-    """Print the findings of an exception and return its exit code; raises a fault of the program again."""
+def _report_failure(error: Exception) -> tuple[int, Sequence[Finding]]:
+    """Print the findings of an exception; return them with its exit code, 0 for a fault of the program."""
     from builder.cli.output import echo, show_findings
 
     known = to_builder_error(error)
     if known is None:
-        echo("this is a fault of recipe itself, please report it with the lines below", err=True, important=True)
-        raise error
+        echo(FAULT.message, err=True, important=True)
+        return 0, []
     show_findings(known.findings)
-    return known.exit_code
+    return known.exit_code, known.findings
 
 
 if __name__ == "__main__":

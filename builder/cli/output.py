@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 
 import click
 
+from builder.cli.screen import fit, get_screen_width, measure_columns
 from builder.model.finding import Finding, Location
 from builder.model.report import UNTESTED
 from builder.model.text import escape_control, escape_line
@@ -27,27 +26,13 @@ WORDS = {
     **dict.fromkeys(("the smoke test failed", "the image is not what was planned", "NOT the same bytes"), "red"),
 }
 QUIET = "recipe.quiet"  # in the context of a command: -q was given
-NARROW = 30  # columns: a terminal that says less is taken for one of so many
-_CODES = re.compile(r"\x1b\[[0-9;]*m")
-# Where the following lines of a long one begin: below the text of `fix:`, below the last column, else two columns in.
-_LABEL = re.compile(r"\s*(?:at|fix|next):\s+")
-_COLUMN = re.compile(r".*\S\s{2,}(?=\S)")
-# What is not broken: a word, and a command in backquotes with what touches it.
-_PIECES = re.compile(r" *(?:[^ `]*`[^`]*`)+[^ ]*| *[^ ]+")
-_WORDS = re.compile(r" *[^ ]+")
+PRINTED = "recipe.printed"  # in the object of a context: stdout has output for programs
 
 
 def uses_color(*, err: bool = True) -> bool:
     """Colour on a terminal only, and never against NO_COLOR (https://no-color.org; --no-color sets it) or TERM=dumb."""
     allowed = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
     return allowed and (sys.stderr if err else sys.stdout).isatty()
-
-
-def get_screen_width(*, err: bool = False) -> int | None:
-    """The columns of the terminal, None if the stream is not one."""
-    if not (sys.stderr if err else sys.stdout).isatty():
-        return None
-    return max(shutil.get_terminal_size().columns, NARROW)
 
 
 def is_quiet() -> bool:
@@ -73,54 +58,15 @@ def echo(text: str = "", *, err: bool = False, important: bool = False, hang: in
     if width is not None:
         text = "\n".join(part for line in text.split("\n") for part in fit(line, width=width, hang=hang))
     color = None if uses_color(err=err) else False
-    if not err:
-        click.echo(text, color=color)
-        return
-    with suppress(OSError):  # with no place for messages, the exit code alone says how it ended
-        click.echo(text, err=True, color=color)
+    click.echo(text, err=err, color=color)
 
 
 def emit(text: str, *, end: str = "\n") -> None:
     """Print machine output to stdout: paths, JSON, files of a plan, unchanged."""
+    context = click.get_current_context(silent=True)
+    if context is not None and isinstance(context.obj, dict):
+        context.obj[PRINTED] = True
     click.echo(escape_control(text) + end, nl=False)
-
-
-def fit(line: str, *, width: int, hang: int | None = None) -> list[str]:
-    """Wrap a line at `width` columns; no longer word is broken, and no command in backquotes that fits on one row."""
-    if _measure_length(line) <= width:
-        return [line]
-    hang = _find_hang(line, width=width) if hang is None else hang
-    start = len(line) - len(line.lstrip(" "))
-    found, row = [], line[:start]
-    empty = True
-    for piece in _pieces(line[start:], width=width - hang):
-        if empty or _measure_length(row + piece) <= width:
-            row += piece
-        else:
-            found.append(row)
-            word = piece.lstrip(" ")
-            row = " " * (hang if hang + _measure_length(word) <= width else start + 2) + word
-        empty = False
-    return [*found, row]
-
-
-def _pieces(text: str, *, width: int) -> Iterator[str]:
-    for piece in _PIECES.findall(text):
-        fits = _measure_length(piece.lstrip(" ")) <= width
-        yield from [piece] if fits else _WORDS.findall(piece)
-
-
-def _find_hang(line: str, *, width: int) -> int:
-    plain = _CODES.sub("", line)
-    for form in (_LABEL, _COLUMN):
-        match = form.match(plain[: width + 1])
-        if match and match.end() <= width // 2:
-            return match.end()
-    return len(plain) - len(plain.lstrip(" ")) + 2
-
-
-def _measure_length(text: str) -> int:
-    return len(_CODES.sub("", text))
 
 
 def color_word(word: str, *, err: bool = False) -> StyledText:
@@ -189,12 +135,12 @@ def show_findings(findings: Iterable[Finding], *, codes: bool = True) -> None:
 def format_columns(rows: Sequence[Sequence[str]]) -> StyledText:
     """Write rows as aligned columns; the last one is not padded."""
     rows = [[cell if isinstance(cell, StyledText) else escape_line(cell) for cell in row] for row in rows]
-    widths = [max(_measure_length(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
+    widths = [max(measure_columns(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
     return StyledText(
         "\n".join(
             "  ".join(
                 [
-                    *(cell + " " * (size - _measure_length(cell)) for cell, size in zip(row, widths, strict=False)),
+                    *(cell + " " * (size - measure_columns(cell)) for cell, size in zip(row, widths, strict=False)),
                     row[-1],
                 ]
             ).rstrip()

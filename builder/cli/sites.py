@@ -11,7 +11,7 @@ import click
 from builder.cli.inputs import add_plain_verbosity, find_sites_folder
 from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import echo, format_columns, show_findings
-from builder.model.finding import BuilderError
+from builder.model.finding import BuilderError, Finding
 from builder.model.site import Site
 from builder.parse.site import find_site_files, load_site
 
@@ -33,15 +33,16 @@ def run_command(site: str | None, shape: str) -> None:
         else:
             echo(_format_site(loaded))
         return
-    found: list[Site] = []
+    found, faults = list[Site](), list[Finding]()
     for name in find_site_files(find_sites_folder()):
         try:
             found.append(load_site(name, folder=find_sites_folder()))
         except BuilderError as error:
-            show_findings(error.findings)
+            faults += error.findings
+    show_findings(faults)
     if shape == "json":
         rows = [{"name": item.name, "vendor": item.vendor, "backends": item.build.backends} for item in found]
-        emit_document({"sites": rows})
+        emit_document({"sites": rows, **({"findings": [asdict(finding) for finding in faults]} if faults else {})})
         return
     table = [["site", "GPU", "backends", "what it is"]]
     table += [[item.name, item.vendor, ", ".join(item.build.backends), item.description] for item in found]

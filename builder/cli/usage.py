@@ -111,7 +111,7 @@ def _is_value(words: Sequence[str]) -> bool:
 
 def make_usage_finding(error: click.ClickException, *, arguments: Sequence[str], root: click.Group) -> Finding:
     """One finding for any fault of the command line of the program `root`."""
-    context = getattr(error, "ctx", None) or _find_context(root, arguments)
+    context = getattr(error, "ctx", None) or find_context(root, arguments)
     path = context.command_path
     line = CommandLine(path=path, words=tuple(arguments[len(path.split()) - 1 :]))
     message = error.format_message().rstrip(".")
@@ -130,7 +130,7 @@ def make_usage_finding(error: click.ClickException, *, arguments: Sequence[str],
     return Finding(code="usage", message=message, fix=fix)
 
 
-def _find_context(root: click.Group, arguments: Sequence[str]) -> click.Context:
+def find_context(root: click.Group, arguments: Sequence[str]) -> click.Context:
     """The command that the words name: click's own parser does not say it."""
     context = click.Context(root, info_name="recipe")
     for word in arguments:

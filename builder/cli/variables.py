@@ -1,4 +1,4 @@
-"""RECIPE_* variables and SOURCE_DATE_EPOCH, each looked at before a command begins: a wrong one never counts as unset.
+"""RECIPE_*, SOURCE_DATE_EPOCH and HOME, each looked at before a command begins: a wrong one never counts as unset.
 
 Those of sites and of micromamba's image are read in inputs.py. Step scripts look again, for those who run them by hand.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.model.finding import BuilderError, ConfigError, Finding, Location
-from builder.model.text import exists, sanitize
+from builder.model.text import exists, is_folder, sanitize
 
 LAYERS = ("build", "fetch")
 MAKES = ("build", "plan", "check", "lock", "fetch")
@@ -24,9 +24,9 @@ SECONDS = 30.0  # for a program to say what it is
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
-    """Which commands use it, what a right value is, and an example; `option` is what overrules it."""
+    """Which commands use it (none: each does), what a right value is, and an example; `option` overrules it."""
 
-    commands: tuple[str, ...]
+    commands: tuple[str, ...] = ()
     wrong: Callable[[str], str]  # what a value is instead, "" where it is right
     write: str
     option: str = ""
@@ -45,14 +45,18 @@ def _check_port(text: str) -> str:
 
 
 def _check_folder(text: str) -> str:
-    if Path(text).is_dir():
+    if is_folder(text):
         return ""
     return "it is no folder" if exists(Path(text)) else "there is no such folder"
 
 
 def _check_place(text: str) -> str:
     """A folder, or where one can be made."""
-    return "" if Path(text).is_dir() or not exists(Path(text)) else "it is no folder"
+    return "" if is_folder(text) or not exists(Path(text)) else "it is no folder"
+
+
+def _check_home(text: str) -> str:
+    return "it is no path: the shell replaces ~ only outside of quotes" if text.startswith("~") else ""
 
 
 def _check_program(text: str) -> str:
@@ -107,6 +111,7 @@ def _make_choice_check(*words: str) -> Callable[[str], str]:
 
 
 VARIABLES = {
+    "HOME": Variable(wrong=_check_home, write="the path of your home folder"),
     "RECIPE_CACHE_GIB": Variable(
         commands=(*LAYERS, "cache"), wrong=_check_gib, write="RECIPE_CACHE_GIB=40", option="--gib"
     ),
@@ -154,7 +159,9 @@ def check_variables(command: str, words: Sequence[str], *, environment: Mapping[
     """Raise ConfigError with every variable that the command uses and whose value it cannot use."""
     given = {word.partition("=")[0] for word in words}
     used = [
-        name for name, one in VARIABLES.items() if command in one.commands and not (one.option and one.option in given)
+        name
+        for name, one in VARIABLES.items()
+        if command in (one.commands or (command,)) and not (one.option and one.option in given)
     ]
     faults = []
     for name, wrong in find_wrong(environment, names=used).items():

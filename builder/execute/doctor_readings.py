@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from builder.layers.cache_folders import find_cache_folder
-from builder.model.text import escape_line
+from builder.model.text import escape_line, sanitize
 from builder.sif.errors import LayeringError
 from builder.system.capture import BackgroundCommand
 from builder.system.process import find_program
@@ -63,12 +63,16 @@ def examine_places(*, environment: Mapping[str, str], layers: bool) -> list[Read
 
 def _examine_place(name: str, folder: Path, *, needed: bool, there: bool, fix: str) -> Reading:
     """A folder that is there, or can be made; its free GiB, and the files that may still be made there."""
-    found = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     bad: State = "bad" if needed else "none"
+    try:
+        found = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        free, files = shutil.disk_usage(found).free / 2**30, os.statvfs(found)
+    except OSError as error:
+        says = f"{sanitize(str(folder), limit=200)} cannot be used: {(error.strerror or str(error)).lower()}"
+        return Reading(name=name, state=bad, says=says, fix=fix, group=GROUP)
     if (there and not folder.is_dir()) or not os.access(found, os.W_OK | os.X_OK):
         says = f"{folder} cannot be used" if there and not folder.is_dir() else f"you may not write to {found}"
         return Reading(name=name, state=bad, says=says, fix=fix, group=GROUP)
-    free, files = shutil.disk_usage(found).free / 2**30, os.statvfs(found)
     says = f"{folder}, {free:.0f} GiB free"
     if files.f_files:
         says += f", {files.f_favail} files"

@@ -61,7 +61,7 @@ def find_own_uv() -> str:
 
 def _list_candidates(environment: Mapping[str, str]) -> Iterator[str]:
     named = environment.get(VARIABLE, "")
-    if named and Path(named).is_file():  # that folder may be missing on the node of a job
+    if named and os.path.isfile(named):  # that folder may be missing on the node of a job
         yield named
     if own := find_own_uv():
         yield own

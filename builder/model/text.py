@@ -69,6 +69,14 @@ def exists(path: Path) -> bool:
         return False
 
 
+def is_folder(path: str | Path) -> bool:
+    """Whether a path names a folder; one that is too long, loops or cannot be reached does not."""
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def refuse_secrets(text: str, *, at: Location) -> None:
     """Raise ConfigError for a text whose addresses hold a password or a token; no part of it is repeated."""
     found = find_address_secret(text)

@@ -53,6 +53,7 @@ def _python_names() -> Mapping[str, str]:
     return {str(canonicalize_name(name)): str(canonicalize_name(other)) for name, other in names.items()}
 
 
+@cache
 def find_python_name(conda: str) -> str | None:
     """Find the PyPI name of a conda package; None if it is not known to be a Python package."""
     return _python_names().get(canonicalize_name(conda))

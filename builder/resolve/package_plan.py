@@ -182,11 +182,11 @@ class PackagePlanner:
 
     def _find_compiled(self) -> list[VendorPackage]:
         """Find the packages built against the environment's torch; with hashes their build tools are not listed."""
-        lines = [line for line in self.recipe.pip if line.text in self.pip and not line.url.endswith(".whl")]
         hashed = self.recipe.pip_options.require_hashes or any(line.hashes for line in self.recipe.pip)
         if self.torch is None or hashed:
             return []
-        names = {line.name for line in lines}
+        listed = set(self.pip)
+        names = {line.name for line in self.recipe.pip if line.text in listed and not line.url.endswith(".whl")}
         return [row for row in load_package_table().packages if row.tools and row.name in names]
 
     def _find_cuda(self) -> str:

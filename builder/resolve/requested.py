@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
+from itertools import compress
 from urllib.parse import unquote
 
 from packaging.markers import Marker
@@ -168,8 +169,9 @@ def select_python(recipe: Recipe, minor: str | None) -> tuple[Recipe, tuple[Pack
 
     If the patch release decides, the installer evaluates the marker.
     """
-    kept = tuple(line for line in recipe.pip if minor is None or _serves(line, minor))
-    dropped = tuple(line.text for line in recipe.pip if line not in kept)
+    served = [minor is None or _serves(line, minor) for line in recipe.pip]
+    kept = tuple(compress(recipe.pip, served))
+    dropped = [line.text for line, serves in zip(recipe.pip, served, strict=True) if not serves]
     why = f"its marker is for another Python than {minor}"
     return replace(recipe, pip=kept), tuple(PackageDecision(asked=text, became="-", why=why) for text in dropped)
 

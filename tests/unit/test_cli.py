@@ -8,7 +8,6 @@ import json
 import os
 import re
 import resource
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -406,15 +405,6 @@ def test_init_writes_an_example_that_checks(recipe: Call, tmp_path: Path) -> Non
         assert recipe("check", answer.out.strip()).code == 0
     assert recipe("init", "mnist").code == 2
     assert (tmp_path / "mnist.yml").is_file()
-
-
-def test_a_reader_that_has_seen_enough_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Closed(Stream):
-        def write(self, text: str, /) -> int:
-            raise BrokenPipeError(text)
-
-    monkeypatch.setattr(sys, "stdout", Closed())
-    assert run(["sites"]) == 0
 
 
 def test_a_bug_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, mnist: Path, tmp_path: Path) -> None:

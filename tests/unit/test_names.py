@@ -24,8 +24,8 @@ VERBS = words("""
     feed fetch fill find finish fit fix flush follow forget format free get give group guess handle hash ignore
     import indent inspect install invoke isolate iterate join judge keep kill learn leave link list load locate
     lock log look make map mark mask match measure merge mount move name normalize note offer open order overwrite
-    pack parse patch peek perform pick pin plan plot poll prefetch prepare prepend print probe project prune
-    publish push put query quote raise read rebuild recall receive record recover redact redirect reduce refresh
+    pack parse patch peek perform pick pin plan plot poll prefetch prepare prepend print probe project protect
+    prune publish push put query quote raise read rebuild recall receive record recover redact redirect reduce refresh
     refuse register reject release remember remove rename render replace report reproduce require reserve reset
     resolve restore resume retry return rewrite round run sanitize save scale scan search select send serve set
     shield shorten show shrink shut sign signal skip sleep slugify smooth solve sort spawn split start stat stop
@@ -33,10 +33,10 @@ VERBS = words("""
     tell test tidy time touch train transfer translate try uncompress unlink unlock unpack unset update validate
     verify visit wait walk warn watch work wrap write yield
 """)
-# Questions with yes or no as the answer, conversions and entry points.
+# Questions with yes or no as the answer, conversions, entry points, and what click calls (getvalue).
 OTHERS = words("""
-    allows are can contains covers exists from has is looks main matches must needs serves supports targets to uses
-    wants
+    allows are can contains covers exists from getvalue has is looks main matches must needs serves supports targets to
+    uses wants
 """)
 NOUNS = words("Binding Finding Listing Reading Setting String Training")
 # One word that is no noun: a participle without -ed, an adverb, an adjective.

@@ -13,7 +13,7 @@ from support.pictures import floors, terminal
 from test_floors import FLOORS, PACKAGE
 
 from builder.cli.main import run
-from builder.cli.output import fit
+from builder.cli.screen import fit
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"

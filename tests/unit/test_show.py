@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import click
 import pytest
 from support.rows import rows
 
-from builder.cli.output import StyledText, fit, format_columns, format_finding, shorten_image
+from builder.cli.output import StyledText, format_columns, format_finding, shorten_image
+from builder.cli.screen import fit, get_screen_width, measure_columns
 from builder.model.finding import Finding, Location
 
 REFERENCE = "docker://intel/intel-extension-for-pytorch:2.8.10-xpu"
@@ -86,3 +90,21 @@ def test_a_long_image_is_shortened(room: int) -> None:
     assert len(short) <= room
     assert short == {60: REFERENCE, 45: "…/intel-extension-for-pytorch:2.8.10-xpu"}.get(room, short)
     assert short.endswith("-xpu")
+
+
+def test_wide_and_combining_characters_are_measured_in_columns() -> None:
+    assert [measure_columns(text) for text in ("ab", "環境", "e\u0301", "\x1b[31mab\x1b[0m")] == [2, 4, 1, 2]
+    assert fit("環境 環境 環境", width=10) == ["環境 環境", "  環境"]
+    assert fit("a word and another", width=10) == ["a word and", "  another"]
+
+
+@pytest.mark.parametrize(("columns", "width"), [("33", 33), ("7", 10), ("0", 80), ("wide", 80)])
+def test_a_stream_has_the_width_of_its_terminal(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Screen())
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setenv("COLUMNS", columns)
+    assert (get_screen_width(err=True), get_screen_width()) == (width, None)

@@ -40,10 +40,12 @@ def _is_marked(marker: VendorMarker, spec: CondaSpec) -> bool:
 
 def _check_other_cuda_builds(target: Target) -> Iterator[Finding]:
     """Report any other CUDA build, which would be installed unchanged."""
+    if target.environment.place != "conda":
+        return
     for spec in target.recipe.conda:
-        marked = any(_is_marked(row, spec) for row in load_package_table().markers)
-        installed = target.environment.place == "conda" and spec.text in target.environment.conda
-        if "cuda" in spec.build and not marked and installed:
+        if "cuda" not in spec.build or any(_is_marked(row, spec) for row in load_package_table().markers):
+            continue
+        if spec.text in target.environment.conda:
             at = Location(file=target.recipe.file, line=spec.line)
             message = f"'{spec.text}' is a CUDA build, '{target.site.name}' has {name_devices(target.site.vendor)}"
             yield Finding(code="conda-build", message=message, at=at, fix="remove the build string")
@@ -57,7 +59,8 @@ def check_conda_default(target: Target) -> Iterator[Finding]:
     table = load_package_table()
     for spec in recipe.conda:
         cpu = spec.name in table.conda_nvidia_or_cpu.split()
-        if spec.text not in target.environment.conda or not (cpu or spec.name in table.conda_nvidia.split()):
+        gpu_only = not cpu and spec.name in table.conda_nvidia.split()
+        if not (cpu or gpu_only) or spec.text not in target.environment.conda:
             continue
         if cpu and ("cpu" in recipe.container.gpu or (spec.name == "jaxlib" and _has_package(target, "jax"))):
             continue

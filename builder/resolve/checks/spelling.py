@@ -150,7 +150,8 @@ def check_other_system(target: Target) -> Iterator[Finding]:
 def _named(target: Target, system: OtherSystem) -> Finding | None:
     """A package that only the other system has."""
     recipe = target.recipe
-    installed = [spec for spec in recipe.conda if spec.text in target.environment.conda]
+    listed = set(target.environment.conda)
+    installed = [spec for spec in recipe.conda if spec.text in listed]
     found = [spec for spec in installed if any(matches(spec.name, form) for form in system.packages)]
     why = ": Linux has no"
     if not found and system.matches_prefix(recipe.prefix):
@@ -207,13 +208,24 @@ def _is_known(name: str) -> bool:
     return canonicalize_name(name) in _collect_known() or find_python_name(name) is not None
 
 
+@cache
+def _group_known() -> dict[tuple[str, int], list[str]]:
+    """Group the known names by their first letter and length: a slip changes the length by one at most."""
+    groups: dict[tuple[str, int], list[str]] = {}
+    for name in _collect_known():
+        if len(name) >= MIN_LENGTH:
+            groups.setdefault((name[0], len(name)), []).append(name)
+    return groups
+
+
+@cache
 def _find_meant(name: str) -> str:
     """Find the known name that is one slip away, "" if there is none."""
     if len(name) < MIN_LENGTH:
         return ""
-    return next(
-        (other for other in sorted(_collect_known()) if len(other) >= MIN_LENGTH and _is_one_slip(name, other)), ""
-    )
+    groups, size = _group_known(), len(name)
+    near = [other for step in (-1, 0, 1) for other in groups.get((name[0], size + step), ())]
+    return min((other for other in near if _is_one_slip(name, other)), default="")
 
 
 def _is_one_slip(one: str, other: str) -> bool:
