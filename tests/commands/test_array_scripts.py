@@ -98,7 +98,7 @@ def folder(tmp_path: Path) -> Path:
         for file in one.plan.files:
             (place / one.folder / file.path).write_text(file.text)
     names = [ListedPlan(name=one.plan.recipe, site="lumi-g", folder=one.folder) for one in KITS]
-    write_plan_list(place, kits=names, arrays=[make_array_plan(LUMI, KITS)])
+    write_plan_list(place, plans=names, arrays=[make_array_plan(LUMI, KITS)])
     return place
 
 
