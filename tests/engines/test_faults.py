@@ -38,7 +38,7 @@ class Bench:
     def fails(self, text: str, *more: str | Path, code: int = 5, **environment: str) -> Done:
         """A build that ends with the code, says one error with one fix, and leaves nothing."""
         done = self.room.recipe(*self.words(text, *more), **environment).expect(code)
-        assert [line.split(":")[0] for line in done.err.splitlines()].count("error") == 1, done.err
+        assert sum(line.startswith("error") for line in done.err.splitlines()) == 1, done.err
         assert done.err.count("\n  fix: ") == 1, done.err
         assert not (self.room.folder / "x.sif").exists()
         assert self.room.left_behind() == []

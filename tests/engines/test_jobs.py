@@ -97,7 +97,8 @@ def test_a_build_and_its_smoke_tests_are_a_chain_of_jobs(bed: Room, base_sif: Pa
 
 
 def test_an_image_without_torch_fails_in_its_job(bed: Room, base_sif: Path) -> None:
-    done = bed.recipe("smoke", "bed", base_sif, "--submit", "--nodes", "2").expect(6)
+    assert "not tested" in bed.recipe("smoke", "bed", base_sif, "--submit").expect(0).out
+    done = bed.recipe("smoke", "bed", base_sif, "--submit", "--workload", "mnist").expect(6)
     assert "torch" in done.err
     assert base_sif.exists()
     bed.recipe("status", f"{base_sif.stem}.smoke").expect(6)

@@ -220,7 +220,9 @@ def test_fault_01_images_that_an_array_built_are_of_their_plans(jobs: Room) -> N
         assert report_of(plan)["plan"] == read_image_plan(image) == read_plan_digest(plan)
     assert jobs.recipe(*words).expect(0).err.count("nothing to do") >= 2
     newer(jobs)
-    jobs.recipe("plan", "bed", "x.yml", "y.yml", "-o", "out").expect(0)
+    plan_words = ("plan", "bed", "x.yml", "y.yml", "-o", "out")
+    assert "--force" in jobs.recipe(*plan_words).expect(2).err
+    jobs.recipe(*plan_words, "--force").expect(0)
     done = jobs.recipe(*words).expect(2)
     assert "nothing to do" not in done.err
     for name in ("x", "y"):
