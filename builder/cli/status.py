@@ -23,7 +23,7 @@ from builder.parse.yaml import find_near_path
 from builder.pipeline.batch import follow
 from builder.pipeline.request import Outcome, Outcomes, make_failure, make_outcome
 from builder.slurm.client import Slurm
-from builder.slurm.state import read_ledger
+from builder.slurm.ledger import read_ledger
 from builder.slurm.status import (
     SubmittedPlan,
     describe_state,

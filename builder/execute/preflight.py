@@ -1,7 +1,4 @@
-"""Whether this machine is a login node of a site.
-
-What must be so before any work begins: the output's place, the programs, the space.
-"""
+"""Checks before any work begins: the output's place, the programs, the space, and whether this is a login node."""
 
 from __future__ import annotations
 

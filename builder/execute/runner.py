@@ -1,6 +1,6 @@
-"""Products of a step: there, not empty, and new.
+"""How a step is carried out: here, by running its script; or elsewhere, as a job (`slurm/monitor.py`).
 
-How a step is carried out: here, by running its script; or elsewhere, as a job (execute/jobs).
+The products of a step must be there, not empty, and new.
 """
 
 from __future__ import annotations

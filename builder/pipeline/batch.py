@@ -39,8 +39,8 @@ from builder.pipeline.request import (
 )
 from builder.slurm.client import Slurm
 from builder.slurm.job_overrides import read_overrides
+from builder.slurm.ledger import Kind, Ledger, forget_command, forget_ledger, keep_command, read_ledger
 from builder.slurm.monitor import Monitor
-from builder.slurm.state import Kind, Ledger, forget_command, forget_ledger, keep_command, read_ledger
 from builder.slurm.status import ListedPlan, write_plan_list
 from builder.slurm.submit import Steps, SubmitOptions, Task, check_jobs, select_tasks, split_steps, submit
 from builder.slurm.submitted_jobs import describe_interrupt, finish, list_open_jobs, prepare_again

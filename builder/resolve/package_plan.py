@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.model.finding import Finding, Location, make_edit
@@ -371,7 +370,3 @@ def list_options(options: PipOptions, *, own_torch: bool) -> tuple[str, ...]:
 def is_local(line: PipRequirement) -> bool:
     """Whether a requirement is a local folder or file, which the build of an image cannot see."""
     return bool(line.url) and "://" not in line.url
-
-
-def normalize_name(name: str) -> str:
-    return str(canonicalize_name(name))

@@ -1,7 +1,4 @@
-"""Why Slurm does not take a job, or takes it and will never start it: one cause, one fix.
-
-Slurm's own programs, asked in few words: sbatch, squeue, sacct, scancel, sinfo.
-"""
+"""Slurm's own programs (sbatch, squeue, sacct, scancel, sinfo), and why Slurm does not take a job or start it."""
 
 from __future__ import annotations
 

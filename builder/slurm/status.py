@@ -21,8 +21,8 @@ from builder.model.plan import Plan
 from builder.model.text import is_plain_path, sanitize, to_dataclass
 from builder.sif.bounded import parse_json
 from builder.slurm.client import NODE_LOST, Slurm, explain_endless_wait
+from builder.slurm.ledger import Ledger, forget_command, note_finished
 from builder.slurm.monitor import Follower, LogTail, Monitor, find_job_fault
-from builder.slurm.state import Ledger, forget_command, note_finished
 from builder.slurm.submitted_jobs import (
     JobView,
     check_output,

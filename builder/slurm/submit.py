@@ -1,7 +1,7 @@
-"""Which steps of a submission run on this machine first, since the site has no job for them, and which are jobs.
+"""Submit the steps of a plan as a chain of jobs, or those of several plans as a chain of arrays.
 
-Submit the steps of one plan as a chain of jobs, or those of several as a chain of arrays: each is noted in the ledger
-of its plan folder as soon as it is in the queue.
+Each job is noted in the ledger of its plan folder as soon as it is in the queue; steps that the site has no job for run
+on this machine first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from builder.model.plan import Plan, Step, StepJob, signal_option
 from builder.slurm.client import Slurm
 from builder.slurm.job_overrides import JobOverrides
 from builder.slurm.job_record import read_record
-from builder.slurm.state import Kind, Ledger, SubmittedJob, forget_ledger, read_ledger, write_ledger
+from builder.slurm.ledger import Kind, Ledger, SubmittedJob, forget_ledger, read_ledger, write_ledger
 from builder.system.layout import AGAIN
 from builder.system.process import find_program
 

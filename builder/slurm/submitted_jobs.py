@@ -39,8 +39,8 @@ from builder.model.report import Report
 from builder.model.text import is_plain_path
 from builder.slurm.client import NODE_LOST, JobState, Slurm
 from builder.slurm.job_record import JobRecord, drop_old_record, read_record
+from builder.slurm.ledger import Ledger, name_ledger_file, note_finished, read_ledger
 from builder.slurm.monitor import Monitor, SlurmRunner
-from builder.slurm.state import Ledger, name_ledger_file, note_finished, read_ledger
 from builder.system.files import remove_tree
 from builder.system.layout import AGAIN, JOBS, PLAN_FILE, plan_folder
 from builder.system.process import find_program

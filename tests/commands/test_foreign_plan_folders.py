@@ -14,7 +14,7 @@ import pytest
 from builder.cli.main import run
 from builder.execute.plan_folder import write_plan
 from builder.model.plan import Plan, PlanFile, Step
-from builder.slurm.state import Ledger, SubmittedJob, write_ledger
+from builder.slurm.ledger import Ledger, SubmittedJob, write_ledger
 from builder.system.trust import TRUST
 
 FORGOTTEN = "echo 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n"

@@ -14,7 +14,7 @@ HOSTILE = """
 import sys
 from pathlib import Path
 from builder.execute.plan_folder import write_plan
-from builder.slurm.state import Ledger, SubmittedJob, write_ledger
+from builder.slurm.ledger import Ledger, SubmittedJob, write_ledger
 from builder.model.plan import PlanFile, Plan, Step
 folder, output = Path(sys.argv[1]), sys.argv[2]
 step = Step(name="build", kind="build", why="build", script="b.sh", batch="b.sbatch", produces=("x.sif",))

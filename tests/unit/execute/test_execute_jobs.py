@@ -19,8 +19,7 @@ from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import JobState, Slurm, explain_endless_wait, explain_rejection
 from builder.slurm.job_overrides import JobOverrides, read_overrides
 from builder.slurm.job_record import name_record_file, read_record
-from builder.slurm.monitor import LAG, Follower, JobResult, LogTail, Monitor, find_job_fault
-from builder.slurm.state import (
+from builder.slurm.ledger import (
     Ledger,
     SubmittedJob,
     forget_command,
@@ -29,6 +28,7 @@ from builder.slurm.state import (
     read_ledger,
     write_ledger,
 )
+from builder.slurm.monitor import LAG, Follower, JobResult, LogTail, Monitor, find_job_fault
 from builder.slurm.submit import SubmitOptions, make_arguments
 from builder.system.capture import CapturedOutput
 

@@ -28,7 +28,7 @@ from builder.model.plan import Copy, Plan, PlanFile
 from builder.model.report import Report, SmokeCheck, StepResult
 from builder.sif.digest import hash_file
 from builder.slurm import submitted_jobs
-from builder.slurm.state import Ledger
+from builder.slurm.ledger import Ledger
 from builder.system.layout import OLD_FILE, PLAN_FILE, REPORT_FILE, SOURCES_FILE
 
 PlanOf = Callable[..., Plan]

@@ -12,7 +12,7 @@ from builder.execute.execution import LocalPrefix
 from builder.model.finding import BuilderError, ToolError, UnsupportedError
 from builder.model.plan import Plan
 from builder.model.report import StepResult
-from builder.slurm.state import Ledger, SubmittedJob, forget_ledger, read_ledger, write_ledger
+from builder.slurm.ledger import Ledger, SubmittedJob, forget_ledger, read_ledger, write_ledger
 from builder.slurm.submit import split_steps
 
 PlanOf = Callable[..., Plan]

@@ -14,7 +14,7 @@ from builder.model.finding import Finding, StepError
 from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import Slurm
 from builder.slurm.job_overrides import JobOverrides
-from builder.slurm.state import Ledger, read_ledger
+from builder.slurm.ledger import Ledger, read_ledger
 from builder.slurm.submit import SubmitOptions, Task, select_tasks, submit
 
 PlanOf = Callable[..., Plan]

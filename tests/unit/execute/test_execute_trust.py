@@ -15,8 +15,8 @@ from builder.execute.report_file import read_report
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan
 from builder.slurm.job_record import name_record_file, read_record
+from builder.slurm.ledger import Ledger, SubmittedJob, name_ledger_file, read_ledger, write_ledger
 from builder.slurm.monitor import LogTail
-from builder.slurm.state import Ledger, SubmittedJob, name_ledger_file, read_ledger, write_ledger
 from builder.slurm.status import read_plan_list
 from builder.slurm.submitted_jobs import check_output, read_plan, require_ledger
 from builder.system import trust

@@ -18,8 +18,8 @@ from builder.pipeline.batch import follow
 from builder.pipeline.request import Outcomes
 from builder.slurm.client import JobState, Slurm
 from builder.slurm.job_record import name_record_file
+from builder.slurm.ledger import Ledger, SubmittedJob, write_ledger
 from builder.slurm.monitor import Monitor
-from builder.slurm.state import Ledger, SubmittedJob, write_ledger
 from builder.slurm.submitted_jobs import describe_interrupt
 
 PlanOf = Callable[..., Plan]
