@@ -22,7 +22,7 @@ from builder.cli.output import emit
 from builder.cli.targets import add_words_argument, read_words
 from builder.cli.terminal import Terminal
 from builder.execute.build_options import ExecutionOptions
-from builder.execute.plan_folder import write_plan
+from builder.execute.plan_folder import check_plan_folder, write_plan
 from builder.inspect.origin import compute_plan_digest, read_image_plan, read_plan_digest
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, suggest_name
 from builder.pipeline.own_inputs import check_own_inputs
@@ -120,6 +120,7 @@ def _write_plan_folder(build: Build, *, request: BuildRequest) -> Build:
     """The build whose plan folder was written; raises ConfigError where that folder holds what it is made of."""
     check_own_inputs(build, request=request, image=False)
     if not request.options.force:
+        check_plan_folder(build.plan, build.folder, recipe_folder=build.home, force=False)
         _check_image_of(build)
     write_plan(
         build.plan, build.folder, recipe_folder=build.home, force=request.options.force, check_jobs=check_jobs_ended

@@ -142,7 +142,8 @@ def find_plan_folder(place: Path, *, typed: Path) -> Path:
     kind = find_kind(place)
     message = f"'{shown}' does not exist"
     if kind is not None:
-        message = f"'{shown}' is {kind}, and has no plan folder next to it"
+        lacks = "has no plan folder next to it" if kind == "an image" else "neither an image nor a plan folder"
+        message = f"'{shown}' is {kind}, and {lacks}"
     if place.is_dir():
         message = f"'{shown}' is neither a plan folder, nor a folder of several, "
         message += "nor an image with a plan folder next to it"

@@ -49,7 +49,7 @@ def make_unreachable_error(what: str, reason: str) -> StepError:
     fix = "lock where it can be reached, or set https_proxy; --offline uses what was downloaded before"
     tls = next(cause for cause in PACKAGES if cause.code == "tls")
     if tls.pattern.search(reason):
-        message, fix = f"{what} could not be read: {tls.message}: {reason}", tls.fix
+        message, fix = f"{what} could not be read: {tls.message.partition(':')[0]}: {reason}", tls.fix
     return StepError(Finding(code="lock-network", message=message, fix=fix))
 
 

@@ -124,6 +124,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
         # Before the plan folder changes: it belongs to the image that is there.
         why = partial(explain_not_current, plan, folder=folder, output=image, recipe_folder=build.home)
         select_steps(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
+    with refusals.collect():
         check_plan_folder(plan, build.folder, recipe_folder=build.home, force=options.force)
         check_copies(plan, recipe_folder=build.home)
     with refusals.collect(needed=True):

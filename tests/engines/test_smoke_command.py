@@ -78,12 +78,20 @@ def test_what_was_not_tested_has_not_passed(room: Room, base_sif: Path) -> None:
 
 
 def test_a_plan_of_another_recipe_leaves_that_of_an_image(room: Room, base_sif: Path) -> None:
-    text = "name: x\ndependencies: [pip: [six=={}]]\n"
-    one, two = (room.write(f"{name}.yml", text.format(name)) for name in ("1.16.0", "1.17.0"))
+    recipe = "name: x\ndependencies: [pip: [six=={}]]\n"
+    one, two = (room.write(f"{name}.yml", recipe.format(name)) for name in ("1.16.0", "1.17.0"))
     words = ("local", one, "--base", base_sif)
     room.recipe("build", *words).expect(0)
     done = room.recipe("plan", "local", two, "--base", base_sif).expect(2)
     assert "x-local.sif' was built from the plan in" in done.err
+    (script,) = (room.folder / "x-local.plan").glob("1-*.sh")
+    text = script.read_text()
+    script.write_text(f"{text}# mine\n")
+    assert "folder-edited" in room.recipe("plan", "local", two, "--base", base_sif).expect(2).err
+    done = room.recipe("build", "local", two, "--base", base_sif).expect(2)
+    assert "output-exists" in done.err
+    assert "folder-edited" in done.err
+    script.write_text(text)
     room.recipe("plan", *words).expect(0)
     assert "nothing to do" in room.recipe("build", *words).expect(0).err
     room.recipe("plan", "local", two, "--base", base_sif, "--force").expect(0)

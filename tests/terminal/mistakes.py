@@ -347,7 +347,7 @@ WORK = [
     Mistake(number="117b", line="recipe inspect env.yml", code=2, what="'env.yml' is an environment file, and not an image", fix=TICKS, files={"x.tar": TAR, "x.sif": SIF}, cure=line(), then=(0, 2)),
     Mistake(number="117c", line="recipe diff env.yml a.yml", code=2, what="there is no lock 'env.lock.yml'.*there is no lock 'a.lock.yml'", where=r"at: +env\.yml", fix="make it: `recipe lock local env.yml`.*`recipe lock local a.yml`", why="a lock needs indexes"),
     Mistake(number="118", line="recipe status", code=2, what="'.' is neither a plan folder", fix=f"no jobs were submitted here: {TICKS} submits", cure=line(), then=(2, 4)),
-    Mistake(number="118b", line="recipe status env.yml", code=2, what="'env.yml' is an environment file, and has no plan folder next to it", fix=TICKS, files={"x.plan/jobs/submitted.json": "{}"}, cure=line(), then=(2,)),
+    Mistake(number="118b", line="recipe status env.yml", code=2, what="'env.yml' is an environment file, and neither an image nor a plan folder", fix=TICKS, files={"x.plan/jobs/submitted.json": "{}"}, cure=line(), then=(2,)),
     Mistake(number="118c", line="recipe status /nothere", code=2, what="'/nothere' does not exist", fix=f"no jobs were submitted here: {TICKS} submits", cure=line(), then=(2, 4)),
     Mistake(number="118d", line="recipe status x.pln", code=2, what="'x.pln' does not exist", fix=f"did you mean {TICKS}", files={"x.plan/jobs/submitted.json": "{}"}, cure=line(), then=(2,)),
     Mistake(number="121", line="recipe build local env.yml a.yml -o one.sif", code=2, what="'one.sif' cannot hold several images", fix="name a folder with -o", cure=word("one.sif", "one"), then=(4,)),

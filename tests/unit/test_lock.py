@@ -15,6 +15,7 @@ from builder.compile.compile import compile_plan
 from builder.compile.image_files import make_image_files
 from builder.layers.reference import parse_reference
 from builder.lock.pip import choose_wheel
+from builder.lock.session import make_unreachable_error
 from builder.lock.site_lock import SiteLock, write_locks
 from builder.model.finding import ConfigError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile, describe_changes
@@ -497,3 +498,9 @@ def test_nothing_imports_rattler_with_itself() -> None:
         path.name for path in root.rglob("*.py") if re.search(r"^(from|import) rattler", path.read_text(), re.MULTILINE)
     ]
     assert importing == []
+
+
+def test_a_certificate_that_is_not_trusted_is_named_without_a_placeholder() -> None:
+    (found,) = make_unreachable_error("the index", "invalid peer certificate: UnknownIssuer").findings
+    assert found.message.startswith("the index could not be read: a server's certificate is not trusted here: invalid")
+    assert "SSL_CERT_FILE" in found.fix
