@@ -45,7 +45,8 @@ def _how_to_make(path: Path, *, what: str) -> str:
         return f"`docker save NAME -o {word}` writes it"
     if what == "data folder":
         return "leave --data out: the digits are synthetic then"
-    file = next(iter(list_environments()), "") if what == "image" else ""
+    files = list_environments() if what == "image" else []
+    file = next((name for name in files if Path(name).stem == path.stem), next(iter(files), ""))
     return f"`recipe build {choose_site()} {quote(file)} -o {word}` builds it" if file else ""
 
 

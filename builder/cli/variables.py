@@ -56,7 +56,9 @@ def _check_place(text: str) -> str:
 
 
 def _check_home(text: str) -> str:
-    return "it is no path: the shell replaces ~ only outside of quotes" if text.startswith("~") else ""
+    if text.startswith("~"):
+        return "it is no path: the shell replaces ~ only outside of quotes"
+    return "" if text.startswith("/") or not text else "it is not an absolute path"
 
 
 def _check_program(text: str) -> str:

@@ -12,7 +12,7 @@ from builder.cli.main import run
 from builder.cli.variables import VARIABLES
 
 WRONG = {
-    "HOME": ["~", "~/x", "~~", "~nosuch"],
+    "HOME": ["~", "~/x", "~~", "~nosuch", "relative"],
     "RECIPE_CACHE_GIB": ["forty", "-1", "nan", "inf", "1e99"],
     "RECIPE_CACHE_DIR": ["env.txt"],
     "RECIPE_CACHE_SHARED": ["nothere", "env.txt"],

@@ -500,7 +500,7 @@ def test_nothing_imports_rattler_with_itself() -> None:
     assert importing == []
 
 
-def test_a_certificate_that_is_not_trusted_is_named_without_a_placeholder() -> None:
+def test_a_certificate_that_is_not_trusted_is_named() -> None:
     (found,) = make_unreachable_error("the index", "invalid peer certificate: UnknownIssuer").findings
     assert found.message.startswith("the index could not be read: a server's certificate is not trusted here: invalid")
     assert "SSL_CERT_FILE" in found.fix

@@ -32,15 +32,19 @@ def check(target: Target) -> tuple[Finding, ...]:
     recipe = target.recipe
     own = {**recipe.variables, **recipe.container.env}
     if own:
-        line = recipe.lines.get("container.env") or recipe.lines.get("variables")
+        number = recipe.lines.get("container.env") or recipe.lines.get("variables")
         message = "a cotainr image contains no variables: the run scripts set them"
-        at = Location(file=recipe.file, line=line)
+        at = Location(file=recipe.file, line=number)
         fix = f"to start the image without them, export {', '.join(sorted(own))} yourself, each as SINGULARITYENV_NAME"
         found.append(Finding(code="cotainr-env", message=message, at=at, fix=fix, level="note"))
-    if any(line.editable for line in recipe.pip):
-        message = "an editable install does not work in an image"
-        at = Location(file=recipe.file, line=next(line.line for line in recipe.pip if line.editable))
-        found.append(Finding(code="cotainr-editable", message=message, at=at, fix="install it without -e"))
+    for line in recipe.pip:
+        if line.editable:
+            message, fix = (
+                f"'{line.text}' is an editable install, which does not work in an image",
+                "write it without -e",
+            )
+            at = Location(file=line.file or recipe.file, line=line.line)
+            found.append(Finding(code="cotainr-editable", message=message, at=at, fix=fix))
     return tuple(found)
 
 
