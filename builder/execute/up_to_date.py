@@ -69,7 +69,7 @@ def explain_not_current(plan: Plan, *, folder: Path, output: Path, recipe_folder
         report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
         if report["plan"] == said:
             if report["sources"] != compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder):
-                return "a file that went into it, or its base image, has changed since", ""
+                return "a file that went into it, or its base image, has another time, size or place now", ""
             if not _is_of(report, output):
                 return "it was changed since it was built", ""
             if read_plan_digest(folder) != said:

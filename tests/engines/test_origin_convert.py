@@ -21,7 +21,7 @@ from builder.inspect.origin import read_image_plan, read_plan_digest
 pytestmark = pytest.mark.engines
 
 OTHER = "new" * 10_000  # in an archive of another size, which is another plan
-CHANGED = "x.sif' exists: a file that went into it, or its base image, has changed since"
+CHANGED = "x.sif' exists: a file that went into it, or its base image, has another time, size or place now"
 
 
 @dataclass(kw_only=True)
