@@ -54,7 +54,7 @@ def add_wheel_layers(context: BuildContext, *, conda: CondaEnvironment | None) -
         return
     if spec.python and spec.python != facts.minor:
         message = f"the recipe requires Python {spec.python}, the base image has {facts.minor}"
-        raise LayeringError(message, fix="use another base image, or build with --backend apptainer")
+        raise LayeringError(message, fix=f"write python={facts.minor}, or use a base image with Python {spec.python}")
     uv = require_uv()
     resolver = Resolver(
         uv=uv,
