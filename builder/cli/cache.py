@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import asdict
 
@@ -14,11 +13,12 @@ from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import color_verdict, color_word, echo
 from builder.execute.layer_cache import (
+    COMPILED,
     CacheItem,
     check_files,
     explain_no_locks,
-    find_surplus,
     is_layer_cache_missing,
+    list_foreign,
     list_items,
     measure_downloads,
     open_cache,
@@ -29,6 +29,7 @@ from builder.layers.cache_folders import find_cache_folder
 from builder.model.text import escape_line
 
 SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
+SHOWN = 6  # files that are not recipe's in a message
 
 
 @click.group("cache")
@@ -97,32 +98,28 @@ run_command.add_command(former)
 @click.option("--downloads", "fetched", is_flag=True, help="Remove downloads and what was compiled from them, too.")
 @add_plain_verbosity
 def shrink(gib: float | None, fetched: bool, dry_run: bool) -> None:
-    """Remove the least recently used files until the rest fits; files in use stay."""
-    if is_layer_cache_missing(os.environ):
+    """Remove the least recently used files until the rest fits; files in use stay, and files of your own."""
+    if is_layer_cache_missing(os.environ) and not any(measure_downloads(os.environ).values()):
         echo("there is no cache yet", err=True)
         return
-    store = open_cache(os.environ)
-    if dry_run:
-        _show_surplus(find_surplus(store, os.environ, gib=gib), fetched=fetched)
-        return
-    gone = prune(store, os.environ, gib=gib)
+    store, word = open_cache(os.environ), "would be removed" if dry_run else "removed"
+    gone = prune(store, os.environ, gib=gib, dry_run=dry_run)
     for row in gone:
-        echo(f"removed: {format_entry(row)}")
-    echo(f"{len(gone)} files, {sum(row.size for row in gone) / 1e6:.1f} MB removed", err=True)
+        echo(f"{word}: {format_entry(row)}")
+    echo(f"{len(gone)} files, {sum(row.size for row in gone) / 1e6:.1f} MB {word}", err=True)
     if said := explain_no_locks(store):
         echo(f"note: {said}", err=True)
     if fetched:
-        echo(f"{prune_downloads(store, os.environ) / 1e6:.1f} MB of downloads removed", err=True)
-
-
-def _show_surplus(rows: Sequence[CacheItem], *, fetched: bool) -> None:
-    """Print what would be removed."""
-    for row in rows:
-        echo(f"would be removed: {format_entry(row)}")
-    echo(f"{len(rows)} files, {sum(row.size for row in rows) / 1e6:.1f} MB would be removed", err=True)
-    if fetched:
-        size = sum(measure_downloads(os.environ).values())
-        echo(f"{size / 1e6:.1f} MB of downloads, and what was compiled from them, would be removed", err=True)
+        sizes = prune_downloads(store, without=gone, dry_run=dry_run)
+        parts = ", ".join(
+            f"{size / 1e6:.1f} MB {'compiled from them' if name == COMPILED else f'by {name}'}"
+            for name, size in sizes.items()
+            if size > SMALL
+        )
+        echo(f"{sum(sizes.values()) / 1e6:.1f} MB of downloads {word}{parts and f': {parts}'}", err=True)
+    if foreign := list_foreign(store):
+        more = f" and {len(foreign) - SHOWN} more" if len(foreign) > SHOWN else ""
+        echo(escape_line(f"note: not made by recipe, kept: {', '.join(foreign[:SHOWN])}{more}"), err=True)
 
 
 def format_entry(row: CacheItem) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.execute.download_cache import find_downloads, lock_uv, remove_downloads
 from builder.layers.cache import CacheEntry, Store
 from builder.layers.cache_folders import (
-    CONDA,
     DOWNLOADS,
     FETCH,
     INSTEAD,
     LAYERS,
-    UV,
     check_cache_content,
     ensure_cache,
     ensure_cache_part,
@@ -24,16 +23,12 @@ from builder.layers.cache_folders import (
 from builder.layers.locks import NO_LOCKS
 from builder.layers.private_folders import PrivateError
 from builder.layers.shared_cache import open_shared_cache
-from builder.lock.session import find_uv_program
 from builder.model.finding import Finding, Location, ToolError
 from builder.model.plan import Plan
 from builder.model.text import exists
 from builder.sif.errors import LayeringError
-from builder.sif.tree import FOLDER, walk
-from builder.system.capture import capture
 
 COMPILED = "compiled"  # of a download; it is kept with the layers, and is bounded with them
-SECONDS = 600.0  # for uv to clear its folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,24 +152,18 @@ def check_files(store: Store) -> tuple[tuple[CacheItem, ...], tuple[Path, ...]]:
     return tuple(_make_item(entry) for entry in store.list_entries() if not store.check(entry)), stray
 
 
-def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[CacheItem, ...]:
-    """Remove what is not whole, and what was used longest ago until the rest fits into `gib` or the cache's limit."""
-    store.sweep()
-    for path in store.find_broken_facts():
-        path.unlink(missing_ok=True)
-    return tuple(_make_item(entry) for entry in store.prune(_limit(environment, gib=gib)))
+def prune(
+    store: Store, environment: Mapping[str, str], *, gib: float | None, dry_run: bool = False
+) -> tuple[CacheItem, ...]:
+    """Remove what is not whole, and what was used longest ago until the rest fits into `gib` or the cache's limit.
 
-
-def find_surplus(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[CacheItem, ...]:
-    """What `prune` would remove where no build uses it; removes nothing."""
-    limit, entries = _limit(environment, gib=gib), store.list_entries()
-    total, found = sum(entry.size for entry in entries), []
-    for entry in entries:
-        if total <= limit:
-            break
-        found.append(_make_item(entry))
-        total -= entry.size
-    return tuple(found)
+    With `dry_run` give the same list and remove nothing.
+    """
+    if not dry_run:
+        store.sweep()
+        for path in store.find_broken_facts():
+            path.unlink(missing_ok=True)
+    return tuple(_make_item(entry) for entry in store.prune(_limit(environment, gib=gib), dry_run=dry_run))
 
 
 def _limit(environment: Mapping[str, str], *, gib: float | None) -> int:
@@ -184,16 +173,23 @@ def _limit(environment: Mapping[str, str], *, gib: float | None) -> int:
 
 def measure_downloads(environment: Mapping[str, str]) -> dict[str, int]:
     """What was downloaded, by whom, in bytes; it may all be downloaded again."""
-    found = {name: find_cache_folder(environment) / name for name in DOWNLOADS}
-    return {name: _measure_bytes(folder) for name, folder in found.items() if folder.is_dir()}
+    return {name: found.size for name, found in find_downloads(find_cache_folder(environment)).items()}
 
 
-def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
-    """Remove all that was downloaded, and what was compiled of it; returns the bytes of both.
+def list_foreign(store: Store) -> tuple[str, ...]:
+    """Files in the folders of the cache that recipe, uv and py-rattler did not name, relative to the cache."""
+    folder = store.folder.parent
+    found = [path for downloads in find_downloads(folder).values() for path in downloads.foreign]
+    return tuple(str(path.relative_to(folder)) for path in sorted([*found, *store.find_foreign()]))
 
-    Raises ToolError while a build uses it.
+
+def prune_downloads(store: Store, *, without: Collection[CacheItem] = (), dry_run: bool = False) -> dict[str, int]:
+    """Remove all that was downloaded, and what was compiled of it; returns the bytes, by whom.
+
+    With `dry_run` give the same numbers and remove nothing; what is compiled and in `without` counts elsewhere. Raises
+    ToolError while a build uses it.
     """
-    folder, size = store.folder.parent, sum(measure_downloads(environment).values())
+    folder = store.folder.parent
     with store.lock_downloads(alone=True) as ours:
         if store.locks.missing:
             message, fix = explain_no_locks(store), "remove the folder yourself when no build runs"
@@ -201,28 +197,15 @@ def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
         if not ours:
             message, fix = "a build is using what was downloaded", "try again when it has ended"
             raise ToolError(Finding(code="cache-in-use", message=message, at=Location(file=str(folder)), fix=fix))
-        if (folder / CONDA).is_dir():
-            with store.work_folder() as work:
-                (folder / CONDA).replace(work / CONDA)
-        size += sum(entry.size for entry in store.list_entries() if entry.kind == COMPILED and store.drop(entry))
-    if any((folder / UV).iterdir()):
-        # uv knows by locks of its own whether one of its kind is at work, in a container too.
-        argv = [find_uv_program(environment), "cache", "clean", "--cache-dir", str(folder / UV), "--quiet"]
-        done = capture(argv, env=environment, timeout=SECONDS)
-        if done.exit_code:
-            message = (
-                f"uv does not clear '{folder / 'uv'}': {done.text.strip()[-200:] or f'exit code {done.exit_code}'}"
-            )
-            raise ToolError(Finding(code="cache-in-use", message=message, fix="try again when no build runs"))
-    return size - sum(measure_downloads(environment).values())
-
-
-def _measure_bytes(folder: Path) -> int:
-    total = 0
-    for entry in walk(folder.resolve()):
-        with suppress(OSError):
-            total += entry.stat().st_size if entry.kind != FOLDER else 0
-    return total
+        with lock_uv(folder):
+            found = find_downloads(folder)
+            if not dry_run:
+                for downloads in found.values():
+                    remove_downloads(store, downloads)
+        counted = {item.file for item in without}
+        compiled = [one for one in store.list_entries() if one.kind == COMPILED and str(one.path) not in counted]
+        gone = [entry for entry in compiled if (store.is_free(entry) if dry_run else store.drop(entry))]
+    return {name: one.size for name, one in found.items()} | {COMPILED: sum(entry.size for entry in gone)}
 
 
 def _make_item(entry: CacheEntry) -> CacheItem:

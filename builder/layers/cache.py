@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,11 +30,15 @@ from ..sif.bounded import read_json
 from ..sif.digest import hash_file
 from ..sif.tree import remove
 from .cache_folders import LAYERS, ensure_cache, ensure_cache_part
-from .locks import Locks, is_dead, make_mark
+from .locks import Locks, is_dead, is_mark, make_mark
 from .shared_cache import SharedCache
 
 REMOVER = "remove a work folder"  # name of the threads that do it in the background
 KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".pycs"}
+FACTS = ("facts", "known")
+# The names that are given here; what has another one is somebody's own file, which is never removed.
+_KEY = "[0-9a-f]{64}"
+_FACT = re.compile(rf"(?:conda-\d+-)?{_KEY}\.json|\..+\.json\.\d+-\d+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +82,7 @@ class Store:
         """Make or check its folders; entries are copied from `shared`. Raises what `ensure_cache` raises."""
         self.shared = shared
         self.folder = ensure_cache_part(ensure_cache(folder) / LAYERS)
-        for name in (*KINDS, "facts", "known", "work", "locks"):
+        for name in (*KINDS, *FACTS, "work", "locks"):
             ensure_cache_part(self.folder / name)
         self.locks = Locks(self.folder / "locks")
         self._altered = set[Path]()
@@ -178,6 +183,11 @@ class Store:
                 fact.unlink(missing_ok=True)
             return True
 
+    def is_free(self, entry: CacheEntry) -> bool:
+        """Whether `drop` would remove an entry now."""
+        with self.locks.try_lock(f"{entry.kind}-{entry.key}") as ours:
+            return ours
+
     def drop_stray(self, path: Path) -> bool:
         """Remove a file that belongs to no entry; return False if it may belong to one that is made now."""
         with self.locks.try_lock(f"{path.parent.name}-{path.stem}") as ours:
@@ -203,22 +213,37 @@ class Store:
             path
             for kind, suffix in KINDS.items()
             for path in sorted((self.folder / kind).iterdir())
-            if path.with_suffix(suffix) not in whole
+            if path.with_suffix(suffix) not in whole and _is_own(path, kind)
         ]
 
     def find_broken_facts(self) -> list[Path]:
         """Return facts that are damaged or of an earlier version, and drafts of processes that were killed."""
-        facts = [path for kind in ("facts", "known") for path in sorted((self.folder / kind).iterdir())]
+        facts = [path for kind in FACTS for path in sorted((self.folder / kind).iterdir()) if _is_own(path, kind)]
         return [path for path in facts if path.name.startswith(".") or _read_fact(path) is None]
 
-    def prune(self, limit: int) -> list[CacheEntry]:
-        """Remove the least recently used entries until the rest fits; those in use stay. Return what was removed."""
+    def find_foreign(self) -> list[Path]:
+        """Return files that have no name of ours: they are somebody's own, and are never removed."""
+        entries = {path for entry in self.list_entries() for path in (entry.path, entry.path.with_suffix(".json"))}
+        parts = (*KINDS, *FACTS, "work")
+        found = [
+            path
+            for part in parts
+            for path in (self.folder / part).iterdir()
+            if path not in entries and not _is_own(path, part)
+        ]
+        return sorted(found + [path for path in self.folder.iterdir() if path.name not in (*parts, "locks")])
+
+    def prune(self, limit: int, *, dry_run: bool = False) -> list[CacheEntry]:
+        """Remove the least recently used entries until the rest fits; those in use stay. Return what was removed.
+
+        With `dry_run` return what would be removed now, and remove nothing.
+        """
         entries = self.list_entries()
         total, gone = sum(entry.size for entry in entries), []
         for entry in entries:
             if total <= limit:
                 break
-            if self.drop(entry):
+            if self.is_free(entry) if dry_run else self.drop(entry):
                 gone.append(entry)
                 total -= entry.size
         return gone
@@ -300,8 +325,17 @@ class Store:
             if ours:
                 self.locks.sweep()
                 for left in (self.folder / "work").iterdir():
-                    if is_dead(left):
+                    if is_mark(left.name) and is_dead(left):
                         remove(left)
+
+
+def _is_own(path: Path, part: str) -> bool:
+    """Whether a file in a part of the cache has a name of ours."""
+    if part == "work":
+        return is_mark(path.name)
+    if path.is_dir() and not path.is_symlink():
+        return False
+    return bool(re.fullmatch(rf"{_KEY}\.(?:json|gone|{KINDS[part][1:]})" if part in KINDS else _FACT, path.name))
 
 
 def _read_fact(path: Path) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +25,11 @@ def make_mark() -> str:
     """Return a name that no other mark has: RANDOM.PID.START.BOOT.MACHINE."""
     pid = os.getpid()
     return f"{os.urandom(4).hex()}.{pid}.{_read_start_time(pid)}.{_find_boot()}.{_name_machine()}"
+
+
+def is_mark(name: str) -> bool:
+    """Whether a name is one that `make_mark` gives."""
+    return re.fullmatch(r"[0-9a-f]{8}\.[0-9]+\.[0-9]*\.[0-9a-f]{8}\..+", name) is not None
 
 
 def is_dead(path: Path, *, mark: str = "", age: float = AGE) -> bool:
@@ -124,7 +130,7 @@ class Locks:
     def sweep(self) -> None:
         """Remove the marks of processes that have ended."""
         for mark in self.folder.glob("*@*"):
-            if _is_dead(mark):
+            if is_mark(mark.name.rpartition("@")[2]) and _is_dead(mark):
                 mark.unlink(missing_ok=True)
 
     @contextmanager

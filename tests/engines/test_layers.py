@@ -207,14 +207,17 @@ def test_the_cache_is_shown_checked_and_shrunk(demo: Room) -> None:
     demo.recipe("cache", "prune", "--gib", "0", **env).expect(0)
     shown = demo.recipe("cache", "ls", **env).expect(0)
     assert (shown.out, "MB by uv" in shown.err) == ("", True)
-    (demo.folder / "cache" / "conda" / "pkgs").mkdir(parents=True)
+    (demo.folder / "cache" / "conda" / "packages").mkdir(parents=True)
+    (demo.folder / "cache" / "uv" / "notes.txt").write_text("mine")
     store = Store(demo.folder / "cache")
     with store.lock_downloads():
         assert "a build is using" in demo.recipe("cache", "prune", "--downloads", **env).expect(4).err
         assert (demo.folder / "cache" / "conda").is_dir()
-    assert "of downloads removed" in demo.recipe("cache", "prune", "--downloads", **env).expect(0).err
+    said = demo.recipe("cache", "prune", "--downloads", **env).expect(0).err
+    assert "of downloads removed" in said
+    assert "note: not made by recipe, kept: uv/notes.txt\n" in said
     assert "downloaded" not in demo.recipe("cache", "ls", **env).expect(0).err
-    assert not (demo.folder / "cache" / "conda" / "pkgs").exists()
+    assert not (demo.folder / "cache" / "conda" / "packages").exists()
 
 
 def test_a_build_that_was_killed_leaves_nothing_in_the_way(

@@ -15,6 +15,8 @@ from builder.execute.layer_cache import prune
 from builder.layers.cache import REMOVER, CacheEntry, Store, compute_key
 from builder.layers.cache_folders import LAYERS, find_cache_folder, read_limit_bytes
 
+HALF = "ab" * 32  # a name as the cache gives it
+
 
 def filled(folder: Path, *keys: str) -> Store:
     store = Store(folder)
@@ -78,7 +80,7 @@ def test_files_of_a_killed_build_are_no_entries_and_are_swept(tmp_path: Path) ->
     for thread in threading.enumerate():
         if thread.name == REMOVER:
             thread.join()
-    store.get_path("layers", "half").write_bytes(b"half")
+    store.get_path("layers", HALF).write_bytes(b"half")
     with store.work_folder() as living:
         random, _, _, rest = living.name.split(".", 3)
         dead = living.with_name(f"{random}.{os.getpid()}.1.{rest}")  # the number of this process, which it had not then
@@ -87,7 +89,7 @@ def test_files_of_a_killed_build_are_no_entries_and_are_swept(tmp_path: Path) ->
         assert living.is_dir()
         assert not dead.exists()
     assert list((store.folder / "work").iterdir()) == []
-    assert [path.name for path in store.find_broken()] == ["half.sqfs"]
+    assert [path.name for path in store.find_broken()] == [f"{HALF}.sqfs"]
 
 
 def test_the_least_recently_used_goes_first_and_used_ones_stay(tmp_path: Path) -> None:
@@ -163,15 +165,15 @@ def test_parallel_builds_do_not_deadlock(tmp_path: Path) -> None:
 
 def test_fault_02_a_fact_is_remembered_whole_or_not_at_all(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.remember("facts", "a", {"glibc": "2.36"})
+    store.remember("facts", HALF, {"glibc": "2.36"})
     store.remember("known", "b", "c" * 64)
-    assert store.recall("facts", "a") == {"glibc": "2.36"}
+    assert store.recall("facts", HALF) == {"glibc": "2.36"}
     assert store.find_broken() == []
-    path = store.folder / "facts" / "a.json"
+    path = store.folder / "facts" / f"{HALF}.json"
     text = path.read_text()
     for damaged in ("", text[:-2], text.replace("2.36", ""), json.dumps({"glibc": ""}), "[1]", "null", "[" * 10**5):
         path.write_text(damaged)
-        assert store.recall("facts", "a") is None
+        assert store.recall("facts", HALF) is None
         assert store.find_broken() == [path]
 
 
@@ -194,7 +196,7 @@ def test_fault_02_a_full_disk_leaves_no_draft_of_a_fact(
 def test_fault_02_what_a_kill_has_left_of_a_fact_is_found_and_pruned(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.remember("facts", "whole", 1)
-    left = [store.folder / "known" / ".b.json.12-34", store.folder / "facts" / "old.json"]
+    left = [store.folder / "known" / ".b.json.12-34", store.folder / "facts" / f"{HALF}.json"]
     left[0].write_text((store.folder / "facts" / "whole.json").read_text())  # killed before its rename
     left[1].write_text('{"format": 3, "glibc": ""}')
     assert sorted(store.find_broken()) == sorted(left)
