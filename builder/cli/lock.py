@@ -134,4 +134,4 @@ def _list_versions(lock: Lock) -> dict[str, tuple[str, str]]:
     found = {
         f"{package.name} (conda)": (f"{package.version} {package.build}", package.sha256) for package in lock.conda
     }
-    return found | {file.name: (file.version, file.sha256 or file.url) for file in lock.pip}
+    return found | {file.name: (file.version or file.url, file.sha256 or file.url) for file in lock.pip}

@@ -16,7 +16,7 @@ from builder.execute.judgement import select_first_causes
 from builder.execute.parallel import MultiProgress, SingleProgress, choose_multi_progress
 from builder.execute.progress import Progress, choose_progress, format_duration
 from builder.model.finding import Finding
-from builder.model.plan import Plan, Step
+from builder.model.plan import Plan, Step, choose_program
 from builder.model.report import UNTESTED, Report
 from builder.model.text import escape_line, to_dict, to_list, to_number, to_text
 from builder.pipeline.request import Build, Outcome, Outcomes
@@ -123,11 +123,17 @@ def _make_rows(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
 
 def make_next_lines(build: Build) -> list[str]:
     """The commands for a new image, one on each line."""
-    site, image = build.site.name, shlex.quote(str(build.image))
-    lines = [f"recipe run {site} {image} -- python3 train.py", f"recipe report {image}"]
+    site, image, recipe = build.site.name, shlex.quote(str(build.image)), build.recipe
+    program = choose_program(
+        torch=bool(build.plan.expect.get("torch")),
+        imports=recipe.container.smoke.imports,
+        has_python=bool(recipe.conda or recipe.pip),
+    )
+    lines = [f"recipe run {site} {image} -- {program}", f"recipe report {image}"]
     if build.site.scheduler.kind == "slurm":
-        account = " --account=NAME" if build.site.scheduler.account == "required" else ""
-        lines.append(f"recipe run {site} {image} --submit --nodes 2{account} -- python3 train.py")
+        name = build.context.account or ("NAME" if build.site.scheduler.account == "required" else "")
+        account = f" --account={shlex.quote(name)}" if name else ""
+        lines.append(f"recipe run {site} {image} --submit --nodes 2{account} -- {program}")
     else:
         lines.append(f"recipe inspect {image}")
     return [f"next: {line}" for line in lines]

@@ -49,6 +49,7 @@ LABELS = {
     "constraints": "the constraints",
     "protected": "the packages that the base image keeps",
 }
+EMPTY = {"python": "any", "cuda": "none"}  # what an empty value of them means
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +137,11 @@ def describe_changes(lock: Lock, asked: LockRequest) -> Iterator[str]:
             words += [f"now {_join_words(new)}"] if new else []
             yield f"{LABELS[item.name]}: {', '.join(words) or 'in another order'}"
         else:
-            yield f"{LABELS[item.name]}: '{sanitize(before)}' before, '{sanitize(now)}' now"
+            yield f"{LABELS[item.name]}: {_quote(item.name, before)} before, {_quote(item.name, now)} now"
+
+
+def _quote(name: str, value: str) -> str:
+    return f"'{sanitize(value)}'" if value else EMPTY.get(name, "unknown")
 
 
 def _join_words(words: list[str]) -> str:

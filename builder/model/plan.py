@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Union
 
@@ -202,6 +203,15 @@ def _find_faults(plan: Plan) -> Iterator[tuple[str, str]]:
     for key, path in paths:
         if not is_plain_path(path):
             yield key, f"'{sanitize(path)}' is not a plain path inside the plan folder"
+
+
+def choose_program(*, torch: bool, imports: Sequence[str] = (), has_python: bool = True) -> str:
+    """A command that every image with these packages can run, as words of a shell."""
+    if torch:
+        return "python3 -c 'import torch; print(torch.__version__)'"
+    if imports:
+        return f"python3 -c {shlex.quote(f'import {imports[0]}')}"
+    return "python3 --version" if has_python else "cat /etc/os-release"
 
 
 def _fault(message: str, *, file: str, key: str) -> ConfigError:

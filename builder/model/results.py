@@ -146,6 +146,7 @@ class Results:
     findings: tuple[str, ...] = ()  # of the build
     damaged: tuple[str, ...] = ()  # files that could not be read
     image_path: str = ""  # of the image next to the plan folder, "" where there is none
+    earlier_image: str = ""  # when it was built, where the last build did not come to an image (ISO 8601); else ""
     artifacts: tuple[Artifact, ...] = ()
     installed: tuple[SbomPackage, ...] = ()
 

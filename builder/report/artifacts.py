@@ -6,6 +6,7 @@ A plan folder may come from a stranger: no link in it is followed, a path must b
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -32,6 +33,7 @@ FIRST_KINDS = ("pypi", "conda")  # what the recipe names is among these
 def add_artifacts(results: Results, folder: Path) -> Results:
     """Add what is in a plan folder and next to it: the image, the files to link to, logs' ends, installed packages."""
     image = find_image(folder, results.image)
+    is_earlier = not results.is_built and not results.image
     sbom, provenance = name_attestations(image) if image is not None else (None, None)
     named = [
         ("SBOM", sbom),
@@ -46,6 +48,7 @@ def add_artifacts(results: Results, folder: Path) -> Results:
     return replace(
         results,
         image_path=str(image) if image is not None else "",
+        earlier_image=_find_build_time(image, provenance) if image is not None and is_earlier else "",
         artifacts=tuple(found),
         stages=tuple(_with_tail(stage, folder, mask=mask) for stage in results.stages),
         installed=tuple(read_installed_packages(sbom)) if sbom is not None else (),
@@ -66,6 +69,16 @@ def find_image(folder: Path, recorded: str) -> Path | None:
                 if path.is_file() or path.is_dir():
                     return path
     return None
+
+
+def _find_build_time(image: Path, provenance: Path | None) -> str:
+    """When an image was built: as its provenance says, else the time of its file."""
+    with suppress(OSError, ValueError, RecursionError):
+        content = to_dict(read_json(provenance)) if provenance is not None else {}
+        details = to_dict(to_dict(content.get("predicate")).get("runDetails"))
+        if found := to_text(to_dict(details.get("metadata")).get("startedOn"), limit=40):
+            return found
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(image.lstat().st_mtime))
 
 
 def read_installed_packages(sbom: Path) -> Iterator[SbomPackage]:

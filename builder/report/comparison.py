@@ -94,7 +94,7 @@ def find_differences(reports: Sequence[Results]) -> tuple[Difference, ...]:
     packages = dict.fromkeys(name for results in reports for name in results.packages)
     if all(results.packages for results in reports):
         found += [
-            Difference(name=f"package {name}", values=tuple(results.packages.get(name, "-") for results in reports))
+            Difference(name=f"package {name}", values=tuple(results.packages.get(name) or "-" for results in reports))
             for name in packages
         ]
     return tuple(difference for difference in found if len(set(difference.values)) > 1)

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from builder.compile.render import read_template, render_page
+from builder.model.plan import choose_program
 from builder.model.report import UNTESTED
 from builder.model.results import Results, Stage
 from builder.report import tables
@@ -99,8 +100,14 @@ def make_report_page(reports: Sequence[Results], *, tool: str, folder: Path | No
 
 
 def format_status(results: Results) -> str:
-    """The status of a report for a reader."""
-    return STATUS_TITLES.get(results.status, results.status)
+    """The status of a report for a reader: of the last build, and of the image where an earlier one made it."""
+    status = STATUS_TITLES.get(results.status, results.status)
+    if not results.earlier_image:
+        return status
+    step = next((stage.name for stage in results.stages if stage.status not in ("ok", "skipped")), "")
+    at = f" at {step}" if step else ""
+    ended = "was interrupted" if results.status == "interrupted" else "failed"
+    return f"the last build {ended}{at}; the image is from the build of {format_time(results.earlier_image)}"
 
 
 def make_part(results: Results, *, letter: str, folder: Path | None) -> Part:
@@ -128,10 +135,11 @@ def make_run_commands(results: Results, *, folder: Path | None) -> tuple[str, ..
     if folder is None or not results.image_path or results.status not in ("passed", "built"):
         return ()
     image = Path(results.image_path)
-    commands = [f"recipe run {shlex.quote(site)} {_word(image, folder=folder)} -- python3 train.py"] if site else []
+    program = choose_program(torch="torch" in results.facts)
+    commands = [f"recipe run {shlex.quote(site)} {_word(image, folder=folder)} -- {program}"] if site else []
     script = image.with_name(f"{image.name.removesuffix('.sif')}.plan") / "run" / "one.sh"
     if script.is_file():
-        commands.append(f"bash {_word(script, folder=folder)} python3 train.py")
+        commands.append(f"bash {_word(script, folder=folder)} {program}")
     return tuple(commands)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,16 @@ def test_the_example_is_built_and_trains(digits: Built) -> None:
     assert report["checks"]
     assert all(check["ok"] for check in report["checks"])
     assert report["versions"]["apptainer"].startswith("apptainer version 1.")
+
+
+def test_each_next_line_of_a_build_runs(digits: Built, tiny: Built) -> None:
+    for built in (digits, tiny):
+        lines = [line.removeprefix("next: ") for line in built.done.err.splitlines() if line.startswith("next: ")]
+        assert [line.split()[1] for line in lines] == ["run", "report", "inspect"]
+        for line in lines:
+            program, *words = shlex.split(line)
+            assert program == "recipe"
+            built.room.recipe(*words).expect(0)
 
 
 def test_the_numbers_of_the_training(digits: Built) -> None:

@@ -319,13 +319,19 @@ def test_changed_facts_of_a_site_make_a_lock_stale(folder: Folder) -> None:
     other = replace(lock.asked, glibc="2.28", cuda="12.4", base="docker://other:1", arch="aarch64")
     said = "; ".join(describe_changes(lock, other))
     assert "the base image's glibc: '2.36' before, '2.28' now" in said
-    assert "the CUDA of the site's driver: '' before, '12.4' now" in said
+    assert "the CUDA of the site's driver: none before, '12.4' now" in said
     assert (
         "the base image: 'docker://docker.io/library/python:3.12-slim-bookworm' before, 'docker://other:1' now" in said
     )
     assert "the processor: 'x86_64' before, 'aarch64' now" in said
     with pytest.raises(UnsupportedError, match="the base image:"):
         folder.plan(locked=True, base="docker://debian:12")
+    for name, word in (("glibc", "unknown"), ("python", "any")):
+        known, empty = replace(lock.asked, **{name: "3.12"}), replace(lock.asked, **{name: ""})
+        (said,) = describe_changes(replace(lock, asked=known), empty)
+        assert said.endswith(f"before, {word} now")
+        (said,) = describe_changes(replace(lock, asked=empty), known)
+        assert said.endswith(f": {word} before, '3.12' now")
 
 
 def test_locked_wants_a_lock(folder: Folder) -> None:

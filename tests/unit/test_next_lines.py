@@ -19,7 +19,7 @@ from builder.execute.doctor_readings import Reading
 from builder.model.finding import ConfigError
 from builder.model.target import Context
 from builder.parse.recipe import load_recipe
-from builder.parse.site import load_site
+from builder.parse.site import find_site_files, load_site
 from builder.pipeline.plans import make_plan
 from builder.pipeline.request import Build
 from builder.slurm.client import JobState
@@ -27,23 +27,26 @@ from builder.slurm.job_record import JobRecord
 from builder.slurm.submitted_jobs import JobView
 
 
-def lines_of(site: str, output: str) -> list[str]:
-    recipe = load_recipe(RECIPES / "mnist-local.yml")
-    context, found = Context(base="docker://ubuntu:24.04"), load_site(site)
-    plan = make_plan(found, recipe, context=context)
-    return make_next_lines(Build(plan=plan, site=found, recipe=recipe, context=context, image=Path(output)))
+PROGRAM = "python3 -c 'import torch; print(torch.__version__)'"
+
+
+def lines_of(site: str, output: str, *, recipe: str = "mnist-local.yml", account: str = "") -> list[str]:
+    found, loaded = load_site(site), load_recipe(RECIPES / recipe)
+    context = Context(base="docker://ubuntu:24.04", account=account)
+    plan = make_plan(found, loaded, context=context)
+    return make_next_lines(Build(plan=plan, site=found, recipe=loaded, context=context, image=Path(output)))
 
 
 @pytest.mark.parametrize(
     ("site", "found"),
     [
-        ("local", ["recipe run local x.sif -- python3 train.py", "recipe report x.sif", "recipe inspect x.sif"]),
+        ("local", [f"recipe run local x.sif -- {PROGRAM}", "recipe report x.sif", "recipe inspect x.sif"]),
         (
             "lumi-c",
             [
-                "recipe run lumi-c x.sif -- python3 train.py",
+                f"recipe run lumi-c x.sif -- {PROGRAM}",
                 "recipe report x.sif",
-                "recipe run lumi-c x.sif --submit --nodes 2 --account=NAME -- python3 train.py",
+                f"recipe run lumi-c x.sif --submit --nodes 2 --account=NAME -- {PROGRAM}",
             ],
         ),
     ],
@@ -52,12 +55,18 @@ def test_three_lines_say_what_comes_next(site: str, found: list[str]) -> None:
     assert lines_of(site, "x.sif") == [f"next: {line}" for line in found]
 
 
-@pytest.mark.parametrize("site", ["local", "lumi-c", "mn5-gpp"])
+def test_the_next_line_has_the_account_and_a_module_of_the_image() -> None:
+    assert " --account=project_1 -- " in lines_of("lumi-g", "x.sif", recipe="mnist.yml", account="project_1")[2]
+    assert lines_of("local", "x.sif", recipe="climate.yml")[0].endswith(" -- python3 -c 'import numpy'")
+
+
+@pytest.mark.parametrize("site", sorted(find_site_files()))
 def test_each_next_line_is_a_command_that_is_understood(site: str) -> None:
-    """Its words are read by the command's own parser; a name with a blank stays one word."""
-    for line in lines_of(site, "my images/x.sif"):
+    """Its words are read by the command's own parser; a name with a blank stays one word, and no file is named."""
+    for line in lines_of(site, "my images/x.sif", recipe="mnist-local.yml" if site == "local" else "mnist.yml"):
         program, command, *words = shlex.split(line.removeprefix("next: "))
         assert program == "recipe"
+        assert [word for word in words if word.endswith(".py")] == []
         found = run_cli.get_command(click.Context(run_cli), command)
         assert found is not None
         context = found.make_context(command, list(words))  # it takes words out of the list

@@ -15,6 +15,7 @@ import pytest
 from support import report_samples as samples
 from support.rows import rows
 
+from builder.cli.main import run
 from builder.model.results import Rank, Results, WorkloadResult
 from builder.report.artifacts import LINE_LIMIT, TAIL_LINES
 from builder.report.comparison import compare_results
@@ -23,6 +24,7 @@ from builder.report.page import make_report_page
 from builder.report.records import read_results
 from builder.report.units import format_time
 
+PROGRAM = "python3 -c 'import torch; print(torch.__version__)'"
 TOKEN = "hf_" + "abcdefghijklmnopqrstuvwxyz" * 2
 
 
@@ -114,8 +116,8 @@ def test_a_passed_build_links_to_its_files(tmp_path: Path) -> None:
 def test_the_page_has_the_commands_that_run_the_image(tmp_path: Path) -> None:
     (commands,) = page_of(built(tmp_path), folder=tmp_path).quoted
     assert commands.splitlines() == [
-        "recipe run lumi-g x.sif -- python3 train.py",
-        "bash x.plan/run/one.sh python3 train.py",
+        f"recipe run lumi-g x.sif -- {PROGRAM}",
+        f"bash x.plan/run/one.sh {PROGRAM}",
     ]
     (tmp_path / "x.sif").unlink()
     assert page_of(tmp_path / "x.plan", folder=tmp_path).quoted == []
@@ -178,6 +180,28 @@ def test_a_log_elsewhere_is_not_read(tmp_path: Path, log: str) -> None:
 def test_an_image_whose_build_failed_has_a_report(tmp_path: Path) -> None:
     failed(tmp_path, "no space\n")
     assert read_results(tmp_path / "x.sif").status == "failed"
+
+
+@pytest.mark.parametrize(("status", "word"), [("interrupted", "was interrupted"), ("failed", "failed")])
+def test_an_earlier_image_is_named_with_the_failed_build(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: str, word: str
+) -> None:
+    plan = failed(tmp_path, "no space\n", status=status)
+    report = json.loads((plan / "report.json").read_text())
+    samples.put(plan / "report.json", report | {"status": status})
+    assert read_results(plan).earlier_image == ""  # there is no image
+    samples.put(tmp_path / "x.sif", "an image")
+    os.utime(tmp_path / "x.sif", (1_700_000_000, 1_700_000_000))
+    said = f"the last build {word} at build-image; the image is from the build of"
+    assert run(["report", str(tmp_path / "x.sif")]) == 0
+    assert f": {said} 2023-11-14 22:13 UTC" in capsys.readouterr().out
+    assert f"{said} 2023-11-14 22:13 UTC" in page_of(plan, folder=tmp_path).text
+    metadata = {"startedOn": "2026-11-22T08:00:00Z"}
+    samples.put(tmp_path / "x.sif.provenance.json", {"predicate": {"runDetails": {"metadata": metadata}}})
+    assert run(["report", str(plan)]) == 0
+    assert f"{said} 2026-11-22 08:00 UTC" in capsys.readouterr().out
+    samples.put(plan / "report.json", report | {"status": status, "image": str(tmp_path / "x.sif")})
+    assert read_results(plan).earlier_image == ""  # this build has made it
 
 
 def test_an_image_of_another_folder_is_not_taken(tmp_path: Path) -> None:
