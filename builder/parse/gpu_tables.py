@@ -240,13 +240,14 @@ class VendorMarker:
 
 @dataclass(frozen=True, kw_only=True)
 class NameSuffix:
-    """The end of a package's name or version that says its vendor; `certain`: no other vendor has what it names."""
+    """What a package's name or local version says of its vendor; `certain`: no other vendor has what it names."""
 
     source: tuple[str, ...]
     words: str  # one of them is in every text that the pattern matches
     pattern: str  # of `re`; its group `cuda` is a CUDA release: 12, 121 or 12x
     vendor: Vendor
     certain: bool = False
+    devices: str = ""  # what it is for, where no site has that; `vendor` means nothing then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,6 +290,7 @@ class PackageTable:
     endings: tuple[NameSuffix, ...]
     conda_nvidia: str  # words
     conda_nvidia_or_cpu: str  # words
+    harmless: str  # words
     counterparts: tuple[Counterpart, ...]
     torch_pins: tuple[TorchPin, ...]
 

@@ -26,7 +26,6 @@ from builder.slurm.client import JobState
 from builder.slurm.job_record import JobRecord
 from builder.slurm.submitted_jobs import JobView
 
-
 PROGRAM = "python3 -c 'import torch; print(torch.__version__)'"
 
 

@@ -74,13 +74,14 @@ def test_what_nvidia_runs_is_accepted_there(tmp_path: Path) -> None:
     ("mn5", "some-xpu", "warning"),
     ("mn5", "thing==1.0+rocm6.2", "error"),
     ("local", "cudf-cu12", "warning"),
+    ("local", "some-gpu", "warning"),
 ])  # fmt: skip
 def test_a_name_that_only_hints_is_a_warning(site: str, line: str, level: str, tmp_path: Path) -> None:
     (found,) = find(tmp_path, site, f"{line}\n", "package-vendor")
     assert (found.level, "not looked up" in found.message) == (level, True)
 
 
-@pytest.mark.parametrize("line", ["some-gpu", "numpy", "requests[socks]", "pillow-simd", "mpi4py", "cupy-rocm-6-4x"])
+@pytest.mark.parametrize("line", ["some-gpus", "numpy", "requests[socks]", "pillow-simd", "mpi4py", "cupy-rocm-6-4x"])
 def test_a_name_without_a_vendor_is_left_alone(line: str, tmp_path: Path) -> None:
     site = "lumi-g" if "rocm" in line else "local"
     assert find(tmp_path, site, f"{line}\n", "package-vendor") == []

@@ -35,7 +35,6 @@ from builder.resolve.requested import COMPANIONS, FAMILY, find_family_name, to_r
 from builder.resolve.torch import find_required_torch, find_vendor, list_tokens, serves_cuda
 
 OLDEST_CUDA = 11  # of the drivers' table; older ones run on every driver
-HARMLESS_PACKAGES = ("nvidia-ml-py", "nvidia-ml-py3")  # query a driver, and work without one
 
 
 def check_local_requirements(target: Target) -> Iterator[Finding]:
@@ -89,14 +88,14 @@ def check_vendor_names(target: Target) -> Iterator[Finding]:
     site = target.site
     for line in target.recipe.pip:
         found = None if find_family_name(line) or _is_dropped(line, target=target) else find_named_vendor(line)
-        if found is None or found[0].vendor == site.vendor or _find_other_vendor(line, target=target):
+        if found is None or _find_other_vendor(line, target=target):
             continue
         ending, part, is_extra = found
-        if site.vendor == "cpu" and not ending.certain:
+        if not ending.devices and (ending.vendor == site.vendor or site.vendor in line.extras):
             continue
         shown = unquote(line.url).partition("#")[0].rpartition("/")[2] if line.url else line.text
         by_name = f"by {part}, not looked up"
-        message = f"'{shown}' is for {name_devices(ending.vendor)} ({by_name}), '{site.name}' has "
+        message = f"'{shown}' is for {ending.devices or name_devices(ending.vendor)} ({by_name}), '{site.name}' has "
         message += name_devices(site.vendor)
         error = ending.certain and not is_extra and site.vendor != "cpu"
         fix = suggest_counterpart(line.name, site=site)
@@ -133,7 +132,7 @@ def _is_dropped(line: PipRequirement, *, target: Target) -> bool:
         return True
     if _find_replacement(line, target=target):
         return True
-    if CUDA_RUNTIME.fullmatch(line.name) or line.name in HARMLESS_PACKAGES:
+    if CUDA_RUNTIME.fullmatch(line.name) or line.name in load_package_table().harmless.split():
         return True
     return target.environment.place == "base" and line.name in PROTECTED_PACKAGES and line.name in target.base.provides
 
@@ -179,7 +178,7 @@ def check_default_wheel(target: Target) -> Iterator[Finding]:
             continue
         wanted_cpu = "cpu" in recipe.container.gpu and "cpu" in row.pypi
         other = find_named_vendor(line)
-        if other is not None and other[0].vendor != site.vendor:
+        if other is not None and (other[0].devices or other[0].vendor != site.vendor):
             continue  # reported by its name
         if site.vendor in row.pypi or wanted_cpu or line.url:
             yield from _check_minimum(row, line, target=target)

@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.cli.main import run
 from builder.execute.layer_cache import list_items, prune, prune_downloads
 from builder.layers.cache import Store
 from builder.layers.cache_folders import ensure_cache
 from builder.model.finding import ToolError
-from support.rows import rows
 
 
 def keep(store: Store, kind: str, *, size: int) -> None:
