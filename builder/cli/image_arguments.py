@@ -13,7 +13,7 @@ import click
 from builder.cli.inputs import find_sites_folder
 from builder.cli.output import echo
 from builder.cli.paths import check_existing, explain_kind
-from builder.cli.recognise import find_kind, list_archives, list_environments, list_images
+from builder.cli.file_kinds import find_kind, list_archives, list_environments, list_images
 from builder.cli.targets import choose_site, find_this_site, is_site_file, suggest_sites
 from builder.cli.typed import (
     add_argument,

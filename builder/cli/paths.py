@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from builder.cli.main import find_closed_folder
-from builder.cli.recognise import Kind, find_kind, list_environments
+from builder.cli.file_kinds import Kind, find_kind, list_environments
 from builder.cli.targets import choose_site
 from builder.cli.typed import quote
 from builder.model.finding import ConfigError, Finding

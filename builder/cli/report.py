@@ -150,7 +150,7 @@ def _read(paths: Sequence[Path]) -> list[Results]:
 
 def _explained(finding: Finding, path: Path) -> Finding:
     """A finding on a path that has no report, with the line for one that has, or that makes one."""
-    from builder.cli.recognise import find_kind, list_measured
+    from builder.cli.file_kinds import find_kind, list_measured
     from builder.cli.targets import choose_site, name_environment
     from builder.cli.typed import quote
 

@@ -135,7 +135,7 @@ def find_plan_folder(place: Path, *, typed: Path) -> Path:
         raise ConfigError(
             Finding(code="no-plan" if submitted else "no-jobs", message=message, at=Location(file=str(typed)), fix=fix)
         )
-    from builder.cli.recognise import find_kind, list_submitted
+    from builder.cli.file_kinds import find_kind, list_submitted
     from builder.cli.targets import name_environment
 
     shown, jobs = sanitize(str(typed), limit=400), list_submitted(typed if place.is_dir() else Path())

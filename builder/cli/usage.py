@@ -241,7 +241,7 @@ def _pieces(context: click.Context) -> list[str]:
 
 def _fill(pieces: Sequence[str]) -> list[str]:
     """The arguments of a command's usage, with what this folder has of that kind."""
-    from builder.cli.recognise import list_environments, list_images, list_measured
+    from builder.cli.file_kinds import list_environments, list_images, list_measured
 
     found = list[str]()
     for piece in pieces:
