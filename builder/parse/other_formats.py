@@ -13,6 +13,7 @@ EXPORT = (
     "activate the environment that it is of (`conda env list` has its name), "
     "then run `conda env export --from-history > environment.yml`"
 )
+FREEZE = "activate the environment that it is of, then run `pip freeze > requirements.txt`"
 READ = "a conda environment.yml or a pip requirements.txt is read"
 NAMES = {
     "pyproject.toml": ("a Python project", "write its dependencies into a requirements.txt"),
@@ -63,14 +64,32 @@ TEXTS: tuple[tuple[re.Pattern[str], tuple[str, str]], ...] = (
         ("a web page", "download the file itself: on GitHub the address behind 'Raw'"),
     ),
     (
-        re.compile(r"\s*Package +Version.*\r?\n-+ +-+"),
-        ("the output of `pip list`", "run `pip freeze > requirements.txt`"),
+        re.compile(r"(?:Using Python .*\r?\n)?\s*Package +Version.*\r?\n-+ +-+"),
+        ("the output of `pip list`", FREEZE),
     ),
+    (re.compile(r"\s*\[\{\"name\": \"[^\"]+\", \"version\""), ("the output of `pip list --format json`", FREEZE)),
+    (re.compile(r"\s*Name: \S+\r?\nVersion: "), ("the output of `pip show`", FREEZE)),
     (
-        re.compile(r"\s*(?:# packages in environment at |List of packages in environment: )"),
+        re.compile(r"(?:[^\n]*\n){0,9}?\s*(?:[│|] *)*(?:[├└]─+|-) \S+ \[required: ", re.IGNORECASE),
+        ("the output of `pipdeptree`", FREEZE),
+    ),
+    (re.compile(r"(?:[^\n]*\n){0,3}?[├└]── \S+ v\d"), ("the output of `uv tree`", "run `uv export -o requirements.txt`")),
+    (
+        re.compile(r"\s*Package +Version +Build +Size +Kind"),
+        ("the output of `pixi list`", NAMES["pixi.toml"][1]),
+    ),
+    (re.compile(r"\s*# conda environments:"), ("the output of `conda env list`", EXPORT)),
+    (
+        # Some releases of mamba write a banner or an empty line before it; the JSON form begins with `base_url`.
+        re.compile(
+            r"(?:[^\n]*\n){0,3}?\s*(?:# packages in environment at |List of packages in environment: )"
+            r"|\s*\[\s*\{\s*\"base_url\": "
+        ),
         ("the output of `conda list`", EXPORT),
     ),
 )
+# A line of `conda list --export` (name=version=build), after its comments; it has no other separator.
+EXPORTED = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n)*[\w.-]+=[\w.!+*]+=\w+\s*(?:\n|$)")
 EXPLICIT = ("a list of conda packages for one platform", EXPORT)
 
 
@@ -106,6 +125,8 @@ def _guess_by_content(path: Path) -> tuple[str, str] | None:
     for form, found in TEXTS:
         if form.match(text):
             return found
+    if EXPORTED.match(text):
+        return EXPLICIT
     if path.suffix.lower() in PIP_SUFFIXES and (
         b"\n@EXPLICIT" in b"\n" + head or b"# This file may be used to create an environment using" in head
     ):
