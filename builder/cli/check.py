@@ -107,13 +107,25 @@ def _check_words(
         try:
             recipe = load_recipe(path, text=texts.get(path))
         except ConfigError as error:
-            faults.append(CheckResult(site="", file=str(path), findings=error.findings))
+            faults.append(CheckResult(site="", file=str(path), findings=_name_lines(error.findings)))
             continue
         sites = named.sites if asked else whole
         found = (_check_recipe(name, file=str(path), recipe=recipe, context=context) for name in sites)
         outcomes += [_drop_ignored(outcome, ignored=ignored) for outcome in found]
     _check_codes(ignored, faults=faults)
     return named, asked, outcomes, faults
+
+
+def _name_lines(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings, with the line to type where a file is missing."""
+    if all(finding.code != "file-missing" for finding in findings):
+        return findings
+    from builder.cli.main import run_cli
+    from builder.cli.typed import WORDS
+    from builder.cli.usage import name_lines
+
+    words = click.get_current_context().meta.get(WORDS, ())
+    return name_lines(findings, arguments=["check", *words], root=run_cli)
 
 
 def _select_readable(names: Sequence[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from builder.cli.check_formats import CheckResult, make_github_lines, make_json,
 from builder.cli.json_documents import emit_document
 from builder.cli.output import emit
 from builder.cli.usage import find_context
-from builder.model.finding import Finding
+from builder.model.finding import Finding, find_nearest
 
 SHAPES = ("json", "sarif", "github")
 
@@ -36,7 +36,10 @@ def emit_failure(findings: Sequence[Finding], *, arguments: Sequence[str], root:
 
 
 def _find_shape(command: click.Command, words: Sequence[str]) -> str:
-    """The format of a program that the words ask for, "" where there is none or the command has no such format."""
+    """The format of a program that the words ask for, "" where they ask for text or for none.
+
+    A wrong value is the one that is near to it, else JSON; a command without --format has JSON for its failures.
+    """
     shape = ""
     for at, word in enumerate(words):
         if word == "--format":
@@ -44,14 +47,18 @@ def _find_shape(command: click.Command, words: Sequence[str]) -> str:
         elif word.startswith("--format="):
             shape = word.partition("=")[2]
     known = _list_shapes(command)
-    if "--json" in words and any("--json" in param.opts for param in command.params):
+    if "--json" in words and (not known or any("--json" in param.opts for param in command.params)):
         shape = "json"
-    return shape if shape in known else ""
+    if not known:
+        return "json" if shape == "json" else ""
+    if shape and shape not in known:
+        shape = find_nearest(shape, known=known) or "json"
+    return shape if shape in SHAPES else ""
 
 
 def _list_shapes(command: click.Command) -> Sequence[str]:
-    """The formats of a command; all of them where the words name no command."""
+    """The formats of a command, text too; all of them where the words name no command."""
     if isinstance(command, click.Group):
-        return SHAPES
+        return ("text", *SHAPES)
     kinds = [param.type for param in command.params if "--format" in param.opts]
-    return [name for kind in kinds if isinstance(kind, click.Choice) for name in kind.choices if name in SHAPES]
+    return [str(name) for kind in kinds if isinstance(kind, click.Choice) for name in kind.choices]

@@ -12,7 +12,7 @@ import click
 
 from builder.cli.inputs import find_sites_folder
 from builder.cli.output import echo
-from builder.cli.paths import check_existing, explain_kind
+from builder.cli.paths import check_existing, explain_kind, suggest_image, suggest_whole_image
 from builder.cli.file_kinds import find_kind, list_archives, list_environments, list_images
 from builder.cli.targets import choose_site, find_this_site, is_site_file, suggest_sites
 from builder.cli.typed import (
@@ -27,7 +27,7 @@ from builder.inspect.image import check_archive, check_image
 from builder.model.contents import Contents
 from builder.model.finding import BuilderError, ConfigError, Finding, find_nearest
 from builder.model.site import Site
-from builder.model.text import sanitize
+from builder.model.text import exists, sanitize
 from builder.parse.site import find_site_files, load_site
 
 What = Literal["image", "archive"]
@@ -113,6 +113,8 @@ def _explained(finding: Finding, path: Path, *, what: What) -> Finding:
     """A finding on a file of another kind, with the line that has one of the right kind."""
     here = list_images() if what == "image" else list_archives()
     kind, word = find_kind(path), str(path)
+    if finding.code == "image-unreadable" and kind == "an image":
+        return replace(finding, fix=suggest_whole_image(path))
     lines = [replace_argument(word, name) for name in here if name != word]
     shown, end = sanitize(word, limit=400), f", and not an {what}"
     fix = f"`{lines[0]}`" if lines else _how_to_make(what)
@@ -143,6 +145,12 @@ def read_image(path: Path, *, command: str, takes: str = "an image") -> Contents
     try:
         return read_contents(path)
     except ConfigError as error:
+        if not exists(path):
+            fix = suggest_image(path)
+            raise ConfigError(*(replace(finding, fix=fix) for finding in error.findings)) from None
+        if find_kind(path) == "an image":
+            fix = suggest_whole_image(path)
+            raise ConfigError(*(replace(_as_typed(finding, path), fix=fix) for finding in error.findings)) from None
         explain = partial(
             explain_kind, path=path, command=command, takes=takes, here=list_images(), but=("an image", "an archive")
         )

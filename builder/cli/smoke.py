@@ -16,6 +16,7 @@ from builder.cli.options import add_batch_options, add_shape_options, add_wrong_
 from builder.cli.output import color_verdict, echo, show_findings, uses_color
 from builder.cli.paths import check_existing
 from builder.cli.terminal import Terminal
+from builder.cli.typed import quote
 from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.executor import raise_on_failure
@@ -36,7 +37,7 @@ from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_po
 from builder.pipeline.request import SlurmOptions
 from builder.system.scratch import make_work_folder
 
-NO_TORCH = "the image has no torch, and only that can train; run a test of your own with `recipe run`"
+NO_TORCH = "the image has no torch, and only that can train"
 
 
 @click.command("smoke", cls=GroupedCommand)
@@ -105,7 +106,12 @@ def run_command(
     if not slurm.submit:
         check_here(loaded, here=here, what="a smoke test")
     if not workloads and not has_torch(image):
-        echo(color_verdict(f"verdict: not tested: {NO_TORCH}"))
+        # On this machine the smoke test was wanted, whatever site it is of.
+        account = ["--account", slurm.account] if slurm.account else []
+        where = ["--submit", *account] if slurm.submit else ["--here"]
+        site = words[0] if len(words) > 1 else loaded.name
+        line = f"recipe run {quote(*where, site, words[-1], '--', 'python3', '--version')}"
+        echo(color_verdict(f"verdict: not tested: {NO_TORCH}; run a test of your own in it, as in `{line}`"))
         return
     if not slurm.submit:
         _run_locally(plan, image=image, folder=output, environment={**environment, **variables}, progress=progress)

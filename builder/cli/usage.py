@@ -25,6 +25,7 @@ ARGUMENTS = {
     **dict.fromkeys(("image", "img", "sif", "i"), "IMAGE"),
     **dict.fromkeys(("archive", "tar"), "ARCHIVE"),
 }
+OUTPUT = ("-o", "--output", "--out")
 NEAR = 0.65  # 'site' and 'submit' are 0.6
 
 
@@ -34,6 +35,7 @@ class CommandLine:
 
     path: str
     words: tuple[str, ...]
+    takers: frozenset[str] = frozenset()  # options of other commands that take a value
 
     def remove_words(self, *words: str) -> str:
         """It again without words."""
@@ -41,14 +43,16 @@ class CommandLine:
 
     def remove_option(self, option: str) -> str:
         """It again without an option and its value."""
-        return self._join(self._split(option)[1])
+        return self._join(self.split_option(option)[1])
 
     def remove_unknown(self, option: str) -> str:
         """It again without an option that is not known, and without the word after it where that is its value."""
         rest = list(self.words)
         at = next((at for at, word in enumerate(rest) if word.startswith(option)), None)
         if at is not None:
-            end = at + 2 if rest[at] == option and _is_value(rest[at + 1 : at + 2]) else at + 1
+            value = rest[at + 1 : at + 2] if rest[at] == option else []
+            known = option in self.takers and value != [] and not value[0].startswith("-")
+            end = at + 2 if known or _is_value(value) else at + 1
             del rest[at:end]
         return self._join(rest)
 
@@ -63,20 +67,24 @@ class CommandLine:
             line = replace(line, words=tuple(words))
         return line._join(line.words)
 
+    def replace_words(self, old: str, *new: str) -> str:
+        """It again with other words in the place of one."""
+        return self._join([one for word in self.words for one in (new if word == old else (word,))])
+
     def name_file(self, file: str) -> str:
         """It again with a file that begins with '-' named so that it is no option."""
         return self._join(f"./{word}" if word == file else word for word in self.words)
 
     def make_argument(self, option: str, *, name: str) -> str:
         """It again with the value of an option as the argument `name`: a site comes first, all else after it."""
-        given, rest = self._split(option)
+        given, rest = self.split_option(option)
         value = given or name
         if name == "SITE":
             return self._join([value, *rest])
         end = rest.index("--") if "--" in rest else len(rest)
         return self._join([*rest[:end], value, *rest[end:]])
 
-    def _split(self, option: str) -> tuple[str, list[str]]:
+    def split_option(self, option: str) -> tuple[str, list[str]]:
         """The value of an option, "" where it has none, and the words without the two."""
         rest = list(self.words)
         for at, word in enumerate(rest):
@@ -116,6 +124,9 @@ def make_usage_finding(error: click.ClickException, *, arguments: Sequence[str],
     line = CommandLine(path=path, words=tuple(arguments[len(path.split()) - 1 :]))
     message = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
+        from builder.cli.other_options import list_value_options
+
+        line = replace(line, takers=list_value_options(root))
         unknown = _unknown(context, line=line, first=error.option_name)
         if len(unknown) > 1:
             names = " and ".join(f"'{sanitize(name)}'" for name in unknown)
@@ -139,6 +150,30 @@ def find_context(root: click.Group, arguments: Sequence[str]) -> click.Context:
             break
         context = click.Context(found, info_name=word, parent=context)
     return context
+
+
+def name_lines(findings: Sequence[Finding], *, arguments: Sequence[str], root: click.Group) -> tuple[Finding, ...]:
+    """Complete the fix of each environment file that does not exist by the line with one of this folder."""
+    path = find_context(root, arguments).command_path
+    words = tuple(arguments[len(path.split()) - 1 :])
+    return tuple(_name_line(finding, path=path, words=words) for finding in findings)
+
+
+def _name_line(finding: Finding, *, path: str, words: Sequence[str]) -> Finding:
+    at = finding.at
+    if finding.code != "file-missing" or at is None or at.line is not None or "`" in finding.fix:
+        return finding
+    from builder.cli.file_kinds import list_environments
+
+    near = re.match(r"did you mean '(.*)'\?$", finding.fix)
+    known = [near[1]] if near else list_environments()
+    name = next((name for name in known if name not in words and Path(name).is_file()), "")
+    if at.file not in words:
+        return finding
+    if not name:
+        return replace(finding, fix=f"{finding.fix}; `recipe init` writes an example")
+    line = sanitize(shlex.join(name if word == at.file else word for word in words), limit=200)
+    return replace(finding, fix=f"{finding.fix} `{path} {line}`" if near else f"{finding.fix}: `{path} {line}`")
 
 
 def _suggest_instead(error: click.ClickException, *, context: click.Context, line: CommandLine) -> str:
@@ -203,6 +238,13 @@ def _suggest_option(error: click.NoSuchOption, *, context: click.Context, line: 
         return (
             "did you mean '--site'?" if "--site" in known else f"no site is named here: `{line.remove_option(option)}`"
         )
+    if option in OUTPUT and context.parent is not None and not set(OUTPUT) & set(known):
+        from builder.cli.other_options import suggest_redirection
+
+        value, words = line.split_option(option)
+        return suggest_redirection(context.command, path=line.path, words=words, value=value)
+    if option == "--json" and "--format" in known:
+        return f"`{line.replace_words(option, '--format', 'json')}`"
     if option.lower() != option and option.lower() in known:
         return f"did you mean '{option.lower()}'?"
     near = (

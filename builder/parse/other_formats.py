@@ -73,7 +73,10 @@ TEXTS: tuple[tuple[re.Pattern[str], tuple[str, str]], ...] = (
         re.compile(r"(?:[^\n]*\n){0,9}?\s*(?:[│|] *)*(?:[├└]─+|-) \S+ \[required: ", re.IGNORECASE),
         ("the output of `pipdeptree`", FREEZE),
     ),
-    (re.compile(r"(?:[^\n]*\n){0,3}?[├└]── \S+ v\d"), ("the output of `uv tree`", "run `uv export -o requirements.txt`")),
+    (
+        re.compile(r"(?:[^\n]*\n){0,3}?[├└]── \S+ v\d"),
+        ("the output of `uv tree`", "run `uv export -o requirements.txt`"),
+    ),
     (
         re.compile(r"\s*Package +Version +Build +Size +Kind"),
         ("the output of `pixi list`", NAMES["pixi.toml"][1]),
