@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from builder.model.finding import ConfigError
 from builder.parse.yaml import USUAL
 from builder.system.layout import JOBS, PLAN_FILE, REPORT_FILE, SUBMITTED_FILE, plan_folder
 
@@ -76,7 +77,7 @@ def list_environments() -> list[str]:
 
 def list_images() -> list[str]:
     """The images of this folder, those whose build was recorded first."""
-    found = [name for name in _here(*IMAGES) if find_kind(Path(name)) in ("an image", "a folder")]
+    found = [name for name in _here(*IMAGES) if _is_whole(Path(name))]
     return sorted(found, key=lambda name: not (plan_folder(Path(name)) / REPORT_FILE).is_file())
 
 
@@ -96,6 +97,17 @@ def list_submitted(folder: Path) -> list[str]:
     """The plan folders in a folder from which jobs were submitted."""
     found = [path.parents[1] for path in sorted(folder.glob(f"*/{JOBS}/{SUBMITTED_FILE}"))]
     return [str(path) for path in found if (path / PLAN_FILE).is_file()]
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a path is an image that does not end before its end."""
+    from builder.inspect.image import check_image
+
+    try:
+        check_image(path)
+    except (ConfigError, OSError):
+        return False
+    return True
 
 
 def _here(*ends: str) -> list[str]:

@@ -35,7 +35,7 @@ def suggest_redirection(command: click.Command, *, path: str, words: Sequence[st
     if name in IN_PLACE and path != "recipe cache ls":
         return f"{IN_PLACE[name]}: `{line}`"
     known = {option: param for param in command.params for option in param.opts}
-    if "--sbom" in known and value and "--sbom" not in words and _is_sbom(value):
+    if "--sbom" in known and value and not {"--sbom", "--gpu"} & {*words} and _is_sbom(value):
         return f"`{line} --sbom {shlex.quote(value)}` writes an SBOM"
     shape = next((shape for end, shape in SHAPES.items() if value.endswith(end)), "")
     kind = known["--format"].type if "--format" in known else None

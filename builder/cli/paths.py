@@ -9,7 +9,7 @@ from pathlib import Path
 from builder.cli.main import find_closed_folder
 from builder.cli.file_kinds import Kind, find_kind, list_archives, list_environments, list_images
 from builder.cli.targets import choose_site
-from builder.cli.typed import quote, replace_argument
+from builder.cli.typed import TypedLine, add_argument, has_no_site, quote, replace_argument
 from builder.model.finding import ConfigError, Finding
 from builder.model.text import exists, sanitize
 from builder.parse.yaml import find_near_path, suggest_path
@@ -30,7 +30,7 @@ def check_existing(path: Path, *, what: str) -> Path:
     if not ((files and path.is_file()) or (folders and path.is_dir())):
         found = "a folder" if path.is_dir() else "not a regular file"
         here = {"image": list_images, "archive": list_archives}.get(what, list)()
-        fix = f"`{replace_argument(str(path), here[0])}`" if here else f"give the {what} itself"
+        fix = f"`{replace_image(path, here[0])}`" if here else f"give the {what} itself"
         raise ConfigError(Finding(code="path-special", message=f"the {what} '{shown}' is {found}", fix=fix))
     return path.resolve()
 
@@ -55,6 +55,13 @@ def suggest_image(path: Path, *, archive: bool = False) -> str:
         f"there {'is' if len(here) == 1 else 'are'} {', '.join(here[:MOST])}: `{replace_argument(str(path), here[0])}`"
     )
     return "; ".join(filter(None, [listed, make]))
+
+
+def replace_image(path: Path, name: str) -> str:
+    """The line again with another image, and with a site where the command takes one and none is named."""
+    if has_no_site(str(path)):
+        return add_argument(choose_site(), at=0, instead={str(path): name})
+    return replace_argument(str(path), name)
 
 
 def suggest_whole_image(path: Path) -> str:
@@ -100,10 +107,20 @@ def explain_kind(
         return finding
     image = find_image_of(path) if kind == "a plan folder" else None
     fix = write_line(command, [str(image)] if image else here[:1], others=() if image else here)
+    if command == "diff" and (line := _replace_side(path, [*([str(image)] if image else []), *here])):
+        fix = f"`{line}`"
     if not fix and kind == "an environment file":
         fix = f"build it first: `recipe build {choose_site()} {quote(str(path))}`"
     message = f"'{shown}' is {kind}, and not {takes}"
     return replace(finding, message=message, fix=fix or finding.fix, at=None)
+
+
+def _replace_side(path: Path, names: Sequence[str]) -> str:
+    """The line of `recipe diff` with another image in the place of one path; "" where there is no third one."""
+    typed = TypedLine.read()
+    words = [typed.words[at] for at in typed.places]
+    other = next((name for name in names if name not in words), "")
+    return replace_argument(str(path), other) if other and str(path) in words else ""
 
 
 def find_image_of(folder: Path) -> Path | None:

@@ -35,7 +35,7 @@ from builder.slurm.status import (
     read_plan_list,
 )
 from builder.slurm.submitted_jobs import JobView
-from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE, plan_folder
+from builder.system.layout import JOBS, PLAN_FILE, REPORT_FILE, SUBMITTED_FILE, plan_folder
 from builder.system.trust import check_folder
 
 Views = Mapping[str, tuple[JobView, ...]]
@@ -133,7 +133,9 @@ def find_plan_folder(place: Path, *, typed: Path) -> Path:
         jobs_of = "jobs were submitted from" if submitted else "nothing was submitted from"
         message = f"{jobs_of} the plan folders in '{sanitize(str(typed), limit=400)}': {_list_names(which)}"
         near = quote(str(typed / which[0].name))
-        fix = f"run `recipe status {near}`" if submitted else f"`recipe report {near}` shows what was built"
+        fix = f"run `recipe status {near}`" if submitted else _explain_no_jobs()
+        if not submitted and (which[0] / REPORT_FILE).is_file():
+            fix = f"`recipe report {near}` shows what was built"
         raise ConfigError(
             Finding(code="no-plan" if submitted else "no-jobs", message=message, at=Location(file=str(typed)), fix=fix)
         )

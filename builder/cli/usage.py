@@ -37,9 +37,13 @@ class CommandLine:
     words: tuple[str, ...]
     takers: frozenset[str] = frozenset()  # options of other commands that take a value
 
-    def remove_words(self, *words: str) -> str:
-        """It again without words."""
-        return self._join(word for word in self.words if word not in words)
+    def remove_last(self, *words: str) -> str:
+        """It again without the last one of each word."""
+        rest = list(self.words)
+        for word in words:
+            if word in rest:
+                del rest[len(rest) - 1 - rest[::-1].index(word)]
+        return self._join(rest)
 
     def remove_option(self, option: str) -> str:
         """It again without an option and its value."""
@@ -51,7 +55,8 @@ class CommandLine:
         at = next((at for at, word in enumerate(rest) if word.startswith(option)), None)
         if at is not None:
             value = rest[at + 1 : at + 2] if rest[at] == option else []
-            known = option in self.takers and value != [] and not value[0].startswith("-")
+            takes = option in self.takers or option.lstrip("-").lower() in ARGUMENTS
+            known = takes and value != [] and not value[0].startswith("-")
             end = at + 2 if known or _is_value(value) else at + 1
             del rest[at:end]
         return self._join(rest)
@@ -79,6 +84,8 @@ class CommandLine:
         """It again with the value of an option as the argument `name`: a site comes first, all else after it."""
         given, rest = self.split_option(option)
         value = given or name
+        if value in rest:
+            return self._join(rest)
         if name == "SITE":
             return self._join([value, *rest])
         end = rest.index("--") if "--" in rest else len(rest)
@@ -163,13 +170,21 @@ def _name_line(finding: Finding, *, path: str, words: Sequence[str]) -> Finding:
     at = finding.at
     if finding.code != "file-missing" or at is None or at.line is not None or "`" in finding.fix:
         return finding
+    if at.file not in words:
+        return finding
+    if finding.message.startswith("the site file"):
+        from builder.cli.inputs import find_sites_folder
+        from builder.parse.site import find_site_files
+
+        stem = Path(at.file).stem
+        known_site = stem in find_site_files(find_sites_folder())
+        line = shlex.join(stem if word == at.file else word for word in words)
+        return replace(finding, fix=f"a site is named without its ending: `{path} {line}`") if known_site else finding
     from builder.cli.file_kinds import list_environments
 
     near = re.match(r"did you mean '(.*)'\?$", finding.fix)
     known = [near[1]] if near else list_environments()
     name = next((name for name in known if name not in words and Path(name).is_file()), "")
-    if at.file not in words:
-        return finding
     if not name:
         return replace(finding, fix=f"{finding.fix}; `recipe init` writes an example")
     line = sanitize(shlex.join(name if word == at.file else word for word in words), limit=200)
@@ -181,13 +196,13 @@ def _suggest_instead(error: click.ClickException, *, context: click.Context, lin
     if isinstance(error, click.NoSuchOption):
         return _suggest_option(error, context=context, line=line)
     if isinstance(error, click.MissingParameter):
-        return f"write `{_complete_line(context, line=line)}`"
+        return _suggest_line(context, line=line)
     if isinstance(error, click.BadOptionUsage):
         return _suggest_option_value(error, context=context, line=line)
     if isinstance(error, click.BadParameter) and error.param is not None:
         return _suggest_value(error, param=error.param)
     if found := re.search(r"unexpected extra arguments? \((.*)\)", error.format_message()):
-        return f"write `{line.remove_words(*found[1].split())}`"
+        return f"write `{line.remove_last(*found[1].split())}`"
     if isinstance(context.command, click.Group):
         known = [name for name, command in context.command.commands.items() if not command.hidden]
         word = re.search(r"'([^']*)'", error.format_message())
@@ -262,6 +277,19 @@ def _find_near_option(option: str, *, known: Sequence[str]) -> str:
     bare = {name.lstrip("-"): name for name in known}
     found = find_nearest(option.lstrip("-"), known=bare, cutoff=NEAR)
     return bare.get(found, "")
+
+
+def _suggest_line(context: click.Context, *, line: CommandLine) -> str:
+    """The line with what it lacks, or the one that makes it where this folder has none."""
+    from builder.cli.file_kinds import list_images, list_measured
+    from builder.cli.targets import choose_site, name_environment
+
+    known = {"IMAGE": list_images, "PATH...": list_measured}
+    lists = [known[piece] for piece in _pieces(context) if piece in known]
+    if lists and not any(found() for found in lists):
+        build = f"`recipe build {choose_site()} {shlex.quote(name_environment())}`"
+        return f"there is none in this folder: {build} builds an image"
+    return f"write `{_complete_line(context, line=line)}`"
 
 
 def _complete_line(context: click.Context, *, line: CommandLine) -> str:

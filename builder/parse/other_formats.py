@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 from builder.model.finding import Location
@@ -27,9 +28,10 @@ NAMES = {
     "dockerfile": ("a Dockerfile", "write the packages it installs into an environment.yml"),
     "conda-lock.yml": ("a conda-lock file", "give the environment.yml that it was made from"),
 }
+IMAGE_FIX = "`recipe smoke SITE {file}` tests it, `recipe inspect {file}` shows what is in it"
 SUFFIXES = {
-    ".sif": ("an image", "an image is given to `recipe smoke`"),
-    ".simg": ("an image", "an image is given to `recipe smoke`"),
+    ".sif": ("an image by its name", "give the file that it was built from"),
+    ".simg": ("an image by its name", "give the file that it was built from"),
     ".def": ("an Apptainer definition file", "write the packages it installs into an environment.yml"),
     ".toml": ("a TOML file", READ),
     ".json": ("a JSON file", READ),
@@ -40,11 +42,11 @@ SUFFIXES = {
 PIP_SUFFIXES = (".txt", ".in")
 KNOWN_SUFFIXES = (".yml", ".yaml", *PIP_SUFFIXES)
 MAGIC: dict[bytes, tuple[str, str]] = {
-    b"#!/usr/bin/env run-singularity": SUFFIXES[".sif"],
+    b"#!/usr/bin/env run-singularity": ("an image", IMAGE_FIX),
     b"\x7fELF": ("a compiled program", READ),
     b"PK\x03\x04": ("a zip archive", READ),
     b"\x1f\x8b": ("a compressed file", READ),
-    b"hsqs": ("a squashfs image", SUFFIXES[".sif"][1]),
+    b"hsqs": ("a squashfs image", IMAGE_FIX),
 }
 # Keys that only one kind of file has, and what that file is.
 TABLES: dict[tuple[str, ...], tuple[str, str]] = {
@@ -106,9 +108,13 @@ def refuse_other_formats(path: Path, *, file: str) -> None:
         found = _guess_by_content(path)
     if found is None:
         found = SUFFIXES.get(path.suffix.lower())
+    if found is not None and not exists(path):
+        found = None  # read_text reports it
     if found is not None:
         message = f"'{file}' is {found[0]}, not a recipe"
-        raise make_config_error("recipe-format", message, at=Location(file=file), fix=found[1])
+        raise make_config_error(
+            "recipe-format", message, at=Location(file=file), fix=found[1].format(file=shlex.quote(file))
+        )
     if regular and path.suffix.lower() not in KNOWN_SUFFIXES:
         message = f"the name '{file}' does not say which kind of recipe this is"
         fix = "rename it: .yml for a conda environment, .txt for pip requirements"

@@ -6,10 +6,7 @@ and the cure, which is carried out with the words of the fix itself (`\\1` is th
 
 from __future__ import annotations
 
-import io
 import shlex
-import struct
-import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from re import Match
@@ -17,8 +14,7 @@ from typing import Union
 
 from conftest import Seat
 from screen import Shown
-
-from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_object, find_end, make_empty_sif, write_header
+from support.small_images import ARM, BASE, SIF, TAR
 
 Cure = Callable[[Seat, "Mistake", Match[str]], Shown]
 Files = Mapping[str, Union[str, bytes]]  # noqa: UP007 - used at run time on Python 3.10
@@ -115,26 +111,6 @@ def install(**programs: str) -> Cure:
 ENV = "name: demo\nchannels: [conda-forge]\ndependencies:\n  - python=3.12\n  - pip:\n    - numpy==2.2.6\n"
 HEAD = "name: x\nchannels: [conda-forge]\ndependencies:\n"
 PLACED: Files = {"env.yml": ENV, "a.yml": ENV.replace("demo", "other"), "b.txt": "numpy==2.2.6\n"}
-# A whole SIF without content: its header and a table with one free place.
-_LAUNCH = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0")
-_PLACE = struct.calcsize("<i?IIIqqqqqqq128s384s")
-_HEADER = struct.Struct("<32s10s3s3s16s8q")
-SIF = _HEADER.pack(
-    _LAUNCH, b"SIF_MAGIC\0", b"01\0", b"02\0", bytes(16), 0, 0, 1, 1, _HEADER.size, _PLACE, 4096, 0
-) + bytes(4096)
-
-
-def made_base() -> bytes:
-    """A SIF that can be a base image as far as it is read before a build: one partition of squashfs."""
-    image, content = make_empty_sif("x86_64"), io.BytesIO()
-    add_object(image, size=4, extra=PARTITION.pack(SQUASHFS, SYSTEM, image.arch))
-    write_header(content, image, time=0)
-    return content.getvalue().ljust(find_end(image), b"\0")
-
-
-BASE = made_base()
-ARM = SIF[:45] + b"04\0" + b"\0" * 200  # an image for another processor
-TAR = b"".join(tarfile.TarInfo(name).tobuf() for name in ("manifest.json", "repositories")) + b"\0" * 1024
 SITES = r"did you mean '([\w-]+)'\? known sites: dawn, .*own-site\.md"
 KNOWN = r"did you mean '([\w-]+)'\?"
 TICKS = r"`(recipe [^`]+)`"
