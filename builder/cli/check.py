@@ -155,7 +155,7 @@ def _correct(
         corrections.check_writable(named.files)
     for _ in range(MOST_ROUNDS):
         every = [finding for result in [*faults, *outcomes] for finding in result.findings]
-        after = corrections.correct_texts(named.files, every, texts=texts)
+        after = corrections.apply_findings(named.files, every, texts=texts)
         if after == texts:
             break
         texts = after

@@ -102,7 +102,7 @@ def _is_item(line: str, indent: int) -> bool:
 _PIP = re.compile(r"(\s*)-\s+pip\s*:\s*(?:#.*)?$")
 
 
-def correct_texts(files: Sequence[Path], findings: Iterable[Finding], *, texts: Mapping[Path, str]) -> dict[Path, str]:
+def apply_findings(files: Sequence[Path], findings: Iterable[Finding], *, texts: Mapping[Path, str]) -> dict[Path, str]:
     """Make the exact edits of findings in the files; `texts` are those that were corrected before.
 
     Returns the texts that are not what their files hold.

@@ -95,7 +95,7 @@ def _complete(given: Sequence[str]) -> str:
             f"lock it first: `recipe lock {choose_site()} {quote(given[0])}`; then `{make_typed_line([*given, other])}`"
         )
     if len(two) == 2:
-        return f"'{sanitize(given[0])}' is no image and no lock here: `{make_typed_line(two)}`"
+        return f"'{sanitize(given[0])}' is neither an image nor a lock here: `{make_typed_line(two)}`"
     build = f"`recipe build {choose_site()} {quote(name_environment())}` builds an image"
     make = f"`recipe lock {choose_site()} {quote(lock)}` makes a lock, and {build}" if lock else build
     return f"there is nothing to compare{' it with' if given else ''} in this folder: {make}"

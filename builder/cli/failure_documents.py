@@ -38,22 +38,22 @@ def emit_failure(findings: Sequence[Finding], *, arguments: Sequence[str], root:
 def _find_shape(command: click.Command, words: Sequence[str]) -> str:
     """The format of a program that the words ask for, "" where they ask for text or for none.
 
-    A wrong value is the one that is near to it, else JSON; a command without --format has JSON for its failures.
+    A wrong value is the one that is near to it, else the one before it. A command without the format has JSON.
     """
-    shape = ""
+    shape, shapes = "", []
     for at, word in enumerate(words):
         if word == "--format":
-            shape = "".join(words[at + 1 : at + 2])
+            shapes += words[at + 1 : at + 2]
         elif word.startswith("--format="):
-            shape = word.partition("=")[2]
+            shapes.append(word.partition("=")[2])
     known = _list_shapes(command)
     if "--json" in words and (not known or any("--json" in param.opts for param in command.params)):
         shape = "json"
-    if not known:
-        return "json" if shape == "json" else ""
-    if shape and shape not in known:
-        shape = find_nearest(shape, known=known) or "json"
-    return shape if shape in SHAPES else ""
+    near = [shape, *(find_nearest(word, known=known) if word not in (*known, *SHAPES) else word for word in shapes)]
+    found = next((word for word in reversed(near) if word), "")
+    if found not in known:
+        return "json" if found in SHAPES and (known or found == "json") else ""
+    return found if found in SHAPES else ""
 
 
 def _list_shapes(command: click.Command) -> Sequence[str]:

@@ -166,7 +166,7 @@ def _explained(finding: Finding, path: Path) -> Finding:
         line = f"measure it with {test}, then type `recipe report {folder}`"
     if kind is None and finding.fix.startswith("did you mean"):
         near = Path(find_near_path(path))
-        if find_kind(near) == "a plan folder" or near.suffix == ".json" or str(near) in here:
+        if find_kind(near) in ("a plan folder", "an image") or near.suffix == ".json" or str(near) in here:
             return finding
     make = f"build an image first: `recipe build {choose_site()} {quote(name_environment())}`"
     changed = dataclasses.replace(finding, fix=line or make)

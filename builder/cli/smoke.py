@@ -106,12 +106,7 @@ def run_command(
     if not slurm.submit:
         check_here(loaded, here=here, what="a smoke test")
     if not workloads and not has_torch(image):
-        # On this machine the smoke test was wanted, whatever site it is of.
-        account = ["--account", slurm.account] if slurm.account else []
-        where = ["--submit", *account] if slurm.submit else ["--here"]
-        site = words[0] if len(words) > 1 else loaded.name
-        line = f"recipe run {quote(*where, site, words[-1], '--', 'python3', '--version')}"
-        echo(color_verdict(f"verdict: not tested: {NO_TORCH}; run a test of your own in it, as in `{line}`"))
+        _report_no_torch(words[0] if len(words) > 1 else loaded.name, words[-1], slurm=slurm)
         return
     if not slurm.submit:
         _run_locally(plan, image=image, folder=output, environment={**environment, **variables}, progress=progress)
@@ -135,6 +130,14 @@ def _submit(what: Submission, *, slurm: SlurmOptions, progress: Progress, quiet:
         Terminal(quiet=quiet).report("", report)
         raise_on_failure(report)
         echo(color_verdict("verdict: pass"))
+
+
+def _report_no_torch(site: str, image: str, *, slurm: SlurmOptions) -> None:
+    """Print that an image was not tested, and the line that runs a command in it at the same place."""
+    account = ["--account", slurm.account] if slurm.account else []
+    where = ["--submit", *account] if slurm.submit else ["--here"]  # as the smoke test was to run, whatever the machine
+    line = f"recipe run {quote(*where, site, image, '--', 'python3', '--version')}"
+    echo(color_verdict(f"verdict: not tested: {NO_TORCH}; run a test of your own in it, as in `{line}`"))
 
 
 def _check_paths(*, output: Path | None, data: Path | None) -> None:

@@ -55,11 +55,18 @@ class CommandLine:
         at = next((at for at, word in enumerate(rest) if word.startswith(option)), None)
         if at is not None:
             value = rest[at + 1 : at + 2] if rest[at] == option else []
-            takes = option in self.takers or option.lstrip("-").lower() in ARGUMENTS
-            known = takes and value != [] and not value[0].startswith("-")
+            known = self._takes(option, value)
             end = at + 2 if known or _is_value(value) else at + 1
             del rest[at:end]
         return self._join(rest)
+
+    def _takes(self, option: str, value: Sequence[str]) -> bool:
+        """Whether the word after an option of another command is its value: no site, and no file that is read here."""
+        if not value or value[0].startswith("-") or _is_site(value[0]):
+            return False
+        if option in OUTPUT or option.lstrip("-").lower() in ARGUMENTS:
+            return True
+        return option in self.takers and not Path(value[0]).exists()
 
     def replace_options(self, options: Mapping[str, str]) -> str:
         """It again with other options in the place of unknown ones; those that become "" are left out, with values."""
@@ -111,17 +118,21 @@ def _names(word: str, option: str) -> bool:
     return word == option or word.startswith(f"{option}=")
 
 
-def _is_value(words: Sequence[str]) -> bool:
-    """Whether the word after an unknown option is its value: it names no site, no file and no option."""
+def _is_site(word: str) -> bool:
     from builder.cli.inputs import find_sites_folder
     from builder.parse.site import find_site_files
 
+    return word in find_site_files(find_sites_folder())
+
+
+def _is_value(words: Sequence[str]) -> bool:
+    """Whether the word after an unknown option is its value: it names no site, no file and no option."""
     if not words or words[0].startswith("-"):
         return False
     path = Path(words[0])
     if re.fullmatch(r"[\d.:-]+\w{0,2}", words[0]):
         return True
-    return not (path.suffix or "/" in words[0] or path.exists() or words[0] in find_site_files(find_sites_folder()))
+    return not (path.suffix or "/" in words[0] or path.exists() or _is_site(words[0]))
 
 
 def make_usage_finding(error: click.ClickException, *, arguments: Sequence[str], root: click.Group) -> Finding:
@@ -173,11 +184,8 @@ def _name_line(finding: Finding, *, path: str, words: Sequence[str]) -> Finding:
     if at.file not in words:
         return finding
     if finding.message.startswith("the site file"):
-        from builder.cli.inputs import find_sites_folder
-        from builder.parse.site import find_site_files
-
         stem = Path(at.file).stem
-        known_site = stem in find_site_files(find_sites_folder())
+        known_site = _is_site(stem)
         line = shlex.join(stem if word == at.file else word for word in words)
         return replace(finding, fix=f"a site is named without its ending: `{path} {line}`") if known_site else finding
     from builder.cli.file_kinds import list_environments

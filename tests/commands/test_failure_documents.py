@@ -130,7 +130,13 @@ def test_a_wrong_format_has_a_document_too(line: str, shape: str, capsys: pytest
 
 @pytest.mark.parametrize(
     "line",
-    ["check local no.yml", "sites no -- --format json", "build --format oci local demo.yml", "sites no --format txt"],
+    [
+        "check local no.yml",
+        "sites no -- --format json",
+        "build --format oci local demo.yml",
+        "sites no --format txt",
+        "sites no --format xml",
+    ],
 )
 @pytest.mark.usefixtures("folder")
 def test_what_asks_for_no_document_gets_none(line: str, capsys: pytest.CaptureFixture[str]) -> None:
