@@ -9,12 +9,12 @@ from typing import Union
 
 import click
 
+from builder.cli.file_kinds import find_kind, list_environments, list_images
 from builder.cli.image_arguments import read_image
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import emit_document, format_option, json_option
 from builder.cli.output import echo, format_columns
 from builder.cli.paths import check_reachable, find_image_of, write_line
-from builder.cli.file_kinds import find_kind, list_environments, list_images
 from builder.cli.targets import choose_site, name_environment
 from builder.cli.typed import make_typed_line, quote
 from builder.model.contents import (

@@ -40,7 +40,7 @@ def _find_shape(command: click.Command, words: Sequence[str]) -> str:
 
     A wrong value is the one that is near to it, else the one before it. A command without the format has JSON.
     """
-    shape, shapes = "", []
+    shape, shapes = "", list[str]()
     for at, word in enumerate(words):
         if word == "--format":
             shapes += words[at + 1 : at + 2]

@@ -10,10 +10,10 @@ from typing import Literal
 
 import click
 
+from builder.cli.file_kinds import find_kind, list_archives, list_environments, list_images
 from builder.cli.inputs import find_sites_folder
 from builder.cli.output import echo
 from builder.cli.paths import check_existing, explain_kind, replace_image, suggest_image, suggest_whole_image
-from builder.cli.file_kinds import find_kind, list_archives, list_environments, list_images
 from builder.cli.targets import choose_site, find_this_site, is_site_file, match_machine, suggest_sites
 from builder.cli.typed import (
     add_argument,

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from builder.cli.main import find_closed_folder
 from builder.cli.file_kinds import Kind, find_kind, list_archives, list_environments, list_images
+from builder.cli.main import find_closed_folder
 from builder.cli.targets import choose_site
 from builder.cli.typed import TypedLine, add_argument, has_no_site, quote, replace_argument
 from builder.model.finding import ConfigError, Finding
@@ -50,7 +50,7 @@ def suggest_image(path: Path, *, archive: bool = False) -> str:
     make = _how_to_make(path, what="archive" if archive else "image")
     if not here:
         fix = suggest_path(path, other=make)
-        return fix if make or not fix.startswith("there ") else "check the path"
+        return fix if fix.startswith("it") else make or "check the path"
     listed = (
         f"there {'is' if len(here) == 1 else 'are'} {', '.join(here[:MOST])}: `{replace_argument(str(path), here[0])}`"
     )

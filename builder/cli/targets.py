@@ -15,8 +15,8 @@ from typing import Literal, TypeVar
 
 import click
 
-from builder.cli.inputs import find_sites_folder
 from builder.cli.file_kinds import find_kind, list_environments
+from builder.cli.inputs import find_sites_folder
 from builder.cli.typed import add_argument, make_typed_line
 from builder.model.finding import BuilderError, ConfigError, Finding, find_nearest, suggest_name
 from builder.model.site import Site

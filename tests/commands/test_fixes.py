@@ -49,14 +49,14 @@ RIGHT = {
 SHORT = ("smoke x.sif", "diff x.sif")  # these lack something themselves
 WRONG = (
     "nothere", "nothere.yml", "nothere.sif", "nothere.tar", "nothere.plan", "no/where.yml", "no/where.sif", "folder",
-    "fifo", "shut.yml", "shut.sif", "shut/x.sif", "empty.yml", "empty.sif", "empty.tar", "cut.sif", "notes.md", "env.yml",
-    "x.sif", "x.tar", "old.plan", "lumig", "env.ymll", "x.sfi", "list.txt", "",
+    "fifo", "shut.yml", "shut.sif", "shut/x.sif", "empty.yml", "empty.sif", "empty.tar", "cut.sif", "notes.md",
+    "env.yml", "x.sif", "x.tar", "old.plan", "lumig", "env.ymll", "x.sfi", "list.txt", "",
 )  # fmt: skip
 # Options that some commands have and others have not, a wrong value, a missing one, and a misspelt option.
 MORE = (
-    "-o out.json", "--output out.cdx.json", "--format json", "--format jsn", "--format", "--json", "--nodes 2", "--here",
-    "--tmpdir .", "--sbom out.json", "--force", "--gib 3", "--fix", "--site local", "--env env.yml", "--quite", "--offlin",
-    "--submit", "--jobs 0", "--nonsense 3",
+    "-o out.json", "--output out.cdx.json", "--format json", "--format jsn", "--format", "--json", "--nodes 2",
+    "--here", "--tmpdir .", "--sbom out.json", "--force", "--gib 3", "--fix", "--site local", "--env env.yml", "--quite",
+    "--offlin", "--submit", "--jobs 0", "--nonsense 3",
 )  # fmt: skip
 # What the user must supply: another content, a right or a place. No line can do that.
 SUPPLIED = {
