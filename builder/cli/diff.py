@@ -90,10 +90,8 @@ def _complete(given: Sequence[str]) -> str:
     if len(two) == 2 and (len(fit) == len(given) or len(given) > 2):
         return f"`{make_typed_line(two)}`"
     if len(given) == 1 and not fit and exists(Path(given[0])) and _is_lockable(given[0]):
-        other = two[0] if two else "IMAGE"
-        return (
-            f"lock it first: `recipe lock {choose_site()} {quote(given[0])}`; then `{make_typed_line([*given, other])}`"
-        )
+        then = f"then `{make_typed_line([*given, two[0]])}`" if two else "then name an image or another lock, too"
+        return f"lock it first: `recipe lock {choose_site()} {quote(given[0])}`; {then}"
     if len(two) == 2:
         return f"'{sanitize(given[0])}' is neither an image nor a lock here: `{make_typed_line(two)}`"
     build = f"`recipe build {choose_site()} {quote(name_environment())}` builds an image"

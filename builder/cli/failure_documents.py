@@ -14,7 +14,7 @@ from builder.cli.check_formats import CheckResult, make_github_lines, make_json,
 from builder.cli.json_documents import emit_document
 from builder.cli.output import emit
 from builder.cli.usage import find_context
-from builder.model.finding import Finding, find_nearest
+from builder.model.finding import Finding
 
 SHAPES = ("json", "sarif", "github")
 
@@ -38,7 +38,7 @@ def emit_failure(findings: Sequence[Finding], *, arguments: Sequence[str], root:
 def _find_shape(command: click.Command, words: Sequence[str]) -> str:
     """The format of a program that the words ask for, "" where they ask for text or for none.
 
-    A wrong value is the one that is near to it, else the one before it. A command without the format has JSON.
+    Of a wrong value the one before it counts. A command without the format has JSON.
     """
     shape, shapes = "", list[str]()
     for at, word in enumerate(words):
@@ -49,8 +49,7 @@ def _find_shape(command: click.Command, words: Sequence[str]) -> str:
     known = _list_shapes(command)
     if "--json" in words and (not known or any("--json" in param.opts for param in command.params)):
         shape = "json"
-    near = [shape, *(find_nearest(word, known=known) if word not in (*known, *SHAPES) else word for word in shapes)]
-    found = next((word for word in reversed(near) if word), "")
+    found = next((word for word in reversed([shape, *shapes]) if word in (*known, *SHAPES)), "")
     if found not in known:
         return "json" if found in SHAPES and (known or found == "json") else ""
     return found if found in SHAPES else ""

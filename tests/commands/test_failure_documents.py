@@ -111,10 +111,9 @@ def test_the_document_holds_what_the_text_says(
 @pytest.mark.parametrize(
     ("line", "shape"),
     [
-        ("check local demo.yml --format jsn", "json"),
-        ("check local demo.yml --format sarf", "sarif"),
         ("check local demo.yml --format json --format xml", "json"),
         ("inspect demo.yml --format=sarif", "json"),
+        ("check local demo.yml --format=sarif --format sarf", "sarif"),
         ("build --format json local demo.yml", "json"),
         ("lock local demo.yml --format=json", "json"),
         ("plan local demo.yml --json", "json"),

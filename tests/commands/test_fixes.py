@@ -55,8 +55,8 @@ WRONG = (
 # Options that some commands have and others have not, a wrong value, a missing one, and a misspelt option.
 MORE = (
     "-o out.json", "--output out.cdx.json", "--format json", "--format jsn", "--format", "--json", "--nodes 2",
-    "--here", "--tmpdir .", "--sbom out.json", "--force", "--gib 3", "--fix", "--site local", "--env env.yml", "--quite",
-    "--offlin", "--submit", "--jobs 0", "--nonsense 3",
+    "--here", "--tmpdir .", "--sbom out.json", "--force", "--gib 3", "--fix", "--site local", "--env env.yml",
+    "--quite", "--offlin", "--submit", "--jobs 0", "--nonsense 3",
 )  # fmt: skip
 # What the user must supply: another content, a right or a place. No line can do that.
 SUPPLIED = {
