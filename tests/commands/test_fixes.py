@@ -247,3 +247,19 @@ def test_every_fix_works(
     found = [f"$ recipe {line}\n{wrong}" for line in LINES[name] for wrong in try_line(line, seat, accepted=accepted)]
     seat.clear()
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("site", ["local", "lumi-g"])
+def test_an_image_without_torch_names_a_line_that_runs(
+    site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "root" / "usr" / "bin").mkdir(parents=True)
+    (tmp_path / "root" / "var" / "lib" / "dpkg").mkdir(parents=True)
+    (tmp_path / "root" / "var" / "lib" / "dpkg" / "status").write_text("Package: bash\nVersion: 5\nArchitecture: all\n")
+    monkeypatch.chdir(tmp_path)
+    assert run(["smoke", site, "root"]) == 0
+    said = re.search(r"verdict: not tested: .*`recipe (.*)`", capsys.readouterr().out)
+    assert said is not None
+    assert said[1] == f"run --here {site} root -- python3 --version"
+    assert run(shlex.split(said[1])) == 4
+    assert "error[no-program]" in capsys.readouterr().err
