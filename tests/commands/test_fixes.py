@@ -263,3 +263,15 @@ def test_an_image_without_torch_names_a_line_that_runs(
     assert said[1] == f"run --here {site} root -- python3 --version"
     assert run(shlex.split(said[1])) == 4
     assert "error[no-program]" in capsys.readouterr().err
+
+
+def test_an_output_that_is_an_input_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seat = Seat(folder=tmp_path / "work", capsys=capsys)
+    for line in (
+        "build local env.yml -o env.yml",
+        "build -n local env.yml -o env.yml",
+        "plan local env.yml -o env.yml",
+    ):
+        shown = seat.show(line)
+        assert (shown.code, shown.codes - {"no-program"}) == (2, {"output-input"}), shown.err
+    seat.clear()
