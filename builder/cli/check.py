@@ -118,8 +118,6 @@ def _check_words(
 
 def _name_lines(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings, with the line to type where a file is missing."""
-    if all(finding.code != "file-missing" for finding in findings):
-        return findings
     from builder.cli.main import run_cli
     from builder.cli.typed import WORDS
     from builder.cli.usage import name_lines

@@ -387,16 +387,13 @@ def _report_usage(error: click.ClickException, *, arguments: list[str]) -> tuple
 def _report_failure(error: Exception, *, arguments: Sequence[str] = ()) -> tuple[int, Sequence[Finding]]:
     """Print the findings of an exception; return them with its exit code, 0 for a fault of the program."""
     from builder.cli.output import echo, show_findings
+    from builder.cli.usage import name_lines
 
     known = to_builder_error(error)
     if known is None:
         echo(FAULT.message, err=True, important=True)
         return 0, []
-    findings = known.findings
-    if any(finding.code == "file-missing" for finding in findings):
-        from builder.cli.usage import name_lines
-
-        findings = name_lines(findings, arguments=arguments, root=run_cli)
+    findings = name_lines(known.findings, arguments=arguments, root=run_cli)
     show_findings(findings)
     return known.exit_code, findings
 

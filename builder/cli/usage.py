@@ -172,6 +172,8 @@ def find_context(root: click.Group, arguments: Sequence[str]) -> click.Context:
 
 def name_lines(findings: Sequence[Finding], *, arguments: Sequence[str], root: click.Group) -> tuple[Finding, ...]:
     """Complete the fix of each environment file that does not exist by the line with one of this folder."""
+    if all(finding.code != "file-missing" for finding in findings):
+        return tuple(findings)
     path = find_context(root, arguments).command_path
     words = tuple(arguments[len(path.split()) - 1 :])
     return tuple(_name_line(finding, path=path, words=words) for finding in findings)
