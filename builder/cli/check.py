@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +35,8 @@ from builder.parse.site import load_site
 from builder.pipeline.plans import add_lock, make_target
 
 MIN_IMAGE = 16  # columns for the name of an image
+MOST_ROUNDS = 5  # of edits that show what the next ones correct
+NO_TEXTS: Mapping[Path, str] = {}
 SHAPES = ["text", "table", "json", "sarif", "github"]
 
 
@@ -78,11 +80,12 @@ def run_command(
     if (fix or only_diff) and shape != "text":
         message = f"--fix prints the changes as a diff, and --format {shape} the findings"
         raise ConfigError(Finding(code="usage", message=message, fix="leave out --format, or --fix and --diff"))
-    named, asked, outcomes, faults = _check_words(words, ignored=ignored, context=make_context(**chosen))
+    context = make_context(**chosen)
     if fix or only_diff:
-        _fix_outcomes(named.files, [*faults, *outcomes], write=fix and not only_diff)
-        return
-    _print([*faults, *outcomes], shape=shape, asked=asked, explain=explain, quiet=quiet and not verbose)
+        asked, outcomes, faults = _correct(words, ignored=ignored, context=context, write=fix and not only_diff)
+    else:
+        _, asked, outcomes, faults = _check_words(words, ignored=ignored, context=context)
+        _print([*faults, *outcomes], shape=shape, asked=asked, explain=explain, quiet=quiet and not verbose)
     if faults:
         raise click.exceptions.Exit(2)
     if any(_is_refused(item, strict=strict) for item in outcomes if asked or strict):
@@ -90,11 +93,11 @@ def run_command(
 
 
 def _check_words(
-    words: Sequence[str], *, ignored: Sequence[str], context: Context
+    words: Sequence[str], *, ignored: Sequence[str], context: Context, texts: Mapping[Path, str] = NO_TEXTS
 ) -> tuple[Selection, bool, list[CheckResult], list[CheckResult]]:
     """What was named, whether sites were, the result for each site, and the files that cannot be read.
 
-    Raises ConfigError for faulty arguments.
+    `texts` are checked in the place of what their files hold. Raises ConfigError for faulty arguments.
     """
     named = read_words(words, without="all")
     asked = bool(set(words) & set(named.sites))
@@ -102,15 +105,25 @@ def _check_words(
     whole = () if asked else _select_readable(named.sites)
     for path in named.files:
         try:
-            recipe = load_recipe(path)
+            recipe = load_recipe(path, text=texts.get(path))
         except ConfigError as error:
-            faults.append(CheckResult(site="", file=str(path), findings=error.findings))
+            faults.append(CheckResult(site="", file=str(path), findings=_name_lines(error.findings)))
             continue
         sites = named.sites if asked else whole
         found = (_check_recipe(name, file=str(path), recipe=recipe, context=context) for name in sites)
         outcomes += [_drop_ignored(outcome, ignored=ignored) for outcome in found]
     _check_codes(ignored, faults=faults)
     return named, asked, outcomes, faults
+
+
+def _name_lines(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings, with the line to type where a file is missing."""
+    from builder.cli.main import run_cli
+    from builder.cli.typed import WORDS
+    from builder.cli.usage import name_lines
+
+    words = click.get_current_context().meta.get(WORDS, ())
+    return name_lines(findings, arguments=["check", *words], root=run_cli)
 
 
 def _select_readable(names: Sequence[str]) -> tuple[str, ...]:
@@ -125,17 +138,50 @@ def _select_readable(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _fix_outcomes(files: Sequence[Path], outcomes: Sequence[CheckResult], *, write: bool) -> None:
-    from builder.cli.corrections import fix_files
+def _correct(
+    words: Sequence[str], *, ignored: Sequence[str], context: Context, write: bool
+) -> tuple[bool, list[CheckResult], list[CheckResult]]:
+    """Make the exact edits, print them, and return what a check of the corrected files finds.
 
-    found = list(dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings))
-    if not found:
-        echo("nothing to correct", err=True)
-        return
-    show_findings([finding for finding in found if finding.edit is None and finding.level == "error"])
-    fix_files(files, found, write=write)
-    if any(finding.edit is None and finding.level == "error" for finding in found):
-        raise click.exceptions.Exit(2)
+    An edit can show what was hidden by a fault, so that another edit follows.
+    """
+    from builder.cli import corrections
+
+    texts: dict[Path, str] = {}
+    named, asked, outcomes, faults = _check_words(words, ignored=ignored, context=context)
+    if write:
+        corrections.check_writable(named.files)
+    for _ in range(MOST_ROUNDS):
+        every = [finding for result in [*faults, *outcomes] for finding in result.findings]
+        after = corrections.apply_findings(named.files, every, texts=texts)
+        if after == texts:
+            break
+        texts = after
+        _, _, outcomes, faults = _check_words(words, ignored=ignored, context=context, texts=texts)
+    changed = corrections.emit_changes(texts)
+    if write:
+        corrections.write_texts(texts)
+    _report_correction([*faults, *outcomes], asked=asked, changed=changed, write=write)
+    return asked, outcomes, faults
+
+
+def _report_correction(results: Sequence[CheckResult], *, asked: bool, changed: int, write: bool) -> None:
+    """Print the errors that are left for the user, the number of corrected lines, and the verdict of each site."""
+    left = [finding for result in results for finding in select_errors(result.findings)]
+    one_each = {finding if asked else (finding.code, finding.at): finding for finding in reversed(left)}
+    show_findings(reversed(one_each.values()))
+    if changed:
+        word = "corrected" if write else "could be corrected: leave out --diff"
+        echo(f"{changed} {'line' if changed == 1 else 'lines'} {word}", err=True)
+    elif left:
+        message, fix = "no finding has an exact fix", "follow the fix of each finding by hand"
+        show_findings([Finding(code="nothing-exact", message=message, fix=fix, level="note")])
+    else:
+        echo("nothing to correct: no finding has an exact fix", err=True)
+    several = len({result.file for result in results}) > 1
+    for result in results:
+        if asked and result.site and select_errors(result.findings):
+            echo(f"{f'{result.file} on ' if several else ''}{result.site}: {result.word}", err=True)
 
 
 def _is_refused(outcome: CheckResult, *, strict: bool) -> bool:

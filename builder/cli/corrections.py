@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from builder.cli.output import echo, emit
+from builder.cli.output import emit
 from builder.model.finding import ConfigError, Edit, Finding, Location
 from builder.model.secrets import redact
 from builder.parse.yaml import parse_yaml, read_text
@@ -102,44 +102,46 @@ def _is_item(line: str, indent: int) -> bool:
 _PIP = re.compile(r"(\s*)-\s+pip\s*:\s*(?:#.*)?$")
 
 
-def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool) -> None:
-    """Print the edits as a unified diff and, with `write`, make them.
+def apply_findings(files: Sequence[Path], findings: Iterable[Finding], *, texts: Mapping[Path, str]) -> dict[Path, str]:
+    """Make the exact edits of findings in the files; `texts` are those that were corrected before.
 
-    Raises ConfigError where there is an error, and no edit could be made.
+    Returns the texts that are not what their files hold.
     """
-    findings = list(findings)
     every = list(dict.fromkeys(finding.edit for finding in findings if finding.edit is not None))
-    if write:
-        _check_writable(files)
-    changed = 0
+    found = dict(texts)
     for file in files:
         own = [edit for edit in every if edit.file == str(file)]
         if not own:  # it may not be readable at all
             continue
-        before = read_text(file, what="recipe", name=str(file))
+        before = found[file] if file in found else read_text(file, what="recipe", name=str(file))
         after, made = apply_edits(before, own)
-        if not made or not _is_yaml(after, file=file):
-            continue
+        if made and after != before and _is_yaml(after, file=file):
+            found[file] = after
+    return found
+
+
+def emit_changes(texts: Mapping[Path, str]) -> int:
+    """Print the difference of each text from its file, and return the number of changed lines."""
+    changed = 0
+    for file, after in texts.items():
+        before = read_text(file, what="recipe", name=str(file))
         lines = list(difflib.unified_diff(_split_lines(before), _split_lines(after), f"a/{file}", f"b/{file}"))
         marks = [line[0] for line in lines[2:]]
         changed += max(marks.count("-"), marks.count("+"))
         shown = (line[:-2] + "\n" if line.endswith("\r\n") else line for line in lines)
         ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in shown)
         emit(redact("".join(ended)), end="")  # a line next to the change may contain a token
-        if write:
-            mark = BOM if file.read_bytes().startswith(BOM.encode()) else ""
-            write_atomic(file.resolve(), mark + after, keep=True)
-    if not changed and not any(finding.level == "error" for finding in findings):
-        echo("nothing to correct: no finding has an exact fix", err=True)
-        return
-    if not changed:
-        message = "no finding has an exact fix"
-        raise ConfigError(Finding(code="nothing-exact", message=message, fix="follow the fix of each finding by hand"))
-    word = "corrected" if write else "could be corrected: leave out --diff"
-    echo(f"{changed} {'line' if changed == 1 else 'lines'} {word}", err=True)
+    return changed
 
 
-def _check_writable(files: Sequence[Path]) -> None:
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Write each text into its file; a byte order mark and the mode of a file stay."""
+    for file, text in texts.items():
+        mark = BOM if file.read_bytes().startswith(BOM.encode()) else ""
+        write_atomic(file.resolve(), mark + text, keep=True)
+
+
+def check_writable(files: Sequence[Path]) -> None:
     """Raise ConfigError for files that must not be changed: a rename would replace them without asking."""
     refused = [file for file in files if file.is_file() and not _is_writable(file)]
     if refused:

@@ -9,12 +9,12 @@ from typing import Union
 
 import click
 
+from builder.cli.file_kinds import find_kind, list_environments, list_images
 from builder.cli.image_arguments import read_image
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import emit_document, format_option, json_option
 from builder.cli.output import echo, format_columns
 from builder.cli.paths import check_reachable, find_image_of, write_line
-from builder.cli.recognise import find_kind, list_environments, list_images
 from builder.cli.targets import choose_site, name_environment
 from builder.cli.typed import make_typed_line, quote
 from builder.model.contents import (
@@ -76,16 +76,38 @@ def _make_row(change: Change) -> tuple[str, str, str, str]:
 def _not_two(paths: Sequence[Path]) -> ConfigError:
     """The error for one path, for none or for too many, with the line that has two."""
     given = [str(path) for path in paths]
-    locks = [name for name in list_environments() if exists(name_index(Path(name)))]
-    names = dict.fromkeys([*given, *list_images(), *locks, *list_environments()])
-    two = list(names)[:2]
     said = {0: "no path is named", 1: f"only '{sanitize(given[0])}' is named" if given else ""}
     message = f"diff compares two images or locks, and {said.get(len(given), f'{len(given)} are named')}"
-    fix = f"`{make_typed_line(two)}`"
-    if len(two) < 2:
-        build = f"`recipe build {choose_site()} {quote(name_environment())}`"
-        fix = f"there is nothing to compare{' it with' if two else ''} in this folder: {build} builds an image"
-    return ConfigError(Finding(code="usage", message=message, fix=fix))
+    return ConfigError(Finding(code="usage", message=message, fix=_complete(given)))
+
+
+def _complete(given: Sequence[str]) -> str:
+    """The line with two paths that can be compared, or the one that makes such a file."""
+    fit = [name for name in given if _is_comparable(name)]
+    here = [name for name in [*list_images(), *list_environments()] if _is_comparable(name)]
+    two = list(dict.fromkeys([*fit, *here]))[:2]
+    lock = next((name for name in [*given, *list_environments()] if exists(Path(name)) and _is_lockable(name)), "")
+    if len(two) == 2 and (len(fit) == len(given) or len(given) > 2):
+        return f"`{make_typed_line(two)}`"
+    if len(given) == 1 and not fit and exists(Path(given[0])) and _is_lockable(given[0]):
+        then = f"then `{make_typed_line([*given, two[0]])}`" if two else "then name an image or another lock, too"
+        return f"lock it first: `recipe lock {choose_site()} {quote(given[0])}`; {then}"
+    if len(two) == 2:
+        return f"'{sanitize(given[0])}' is neither an image nor a lock here: `{make_typed_line(two)}`"
+    build = f"`recipe build {choose_site()} {quote(name_environment())}` builds an image"
+    make = f"`recipe lock {choose_site()} {quote(lock)}` makes a lock, and {build}" if lock else build
+    return f"there is nothing to compare{' it with' if given else ''} in this folder: {make}"
+
+
+def _is_comparable(name: str) -> bool:
+    """Whether a path is an image, or an environment file with a lock, or a lock."""
+    if _is_lockable(name):
+        return exists(name_index(Path(name)))
+    return find_kind(Path(name)) in ("an image", "an archive", "a lock")
+
+
+def _is_lockable(name: str) -> bool:
+    return find_kind(Path(name)) == "an environment file"
 
 
 def _sides(paths: Sequence[Path], *, sites: tuple[str, ...]) -> list[Side | Path]:

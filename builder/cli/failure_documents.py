@@ -36,22 +36,28 @@ def emit_failure(findings: Sequence[Finding], *, arguments: Sequence[str], root:
 
 
 def _find_shape(command: click.Command, words: Sequence[str]) -> str:
-    """The format of a program that the words ask for, "" where there is none or the command has no such format."""
-    shape = ""
+    """The format of a program that the words ask for, "" where they ask for text or for none.
+
+    Of a wrong value the one before it counts. A command without the format has JSON.
+    """
+    shape, shapes = "", list[str]()
     for at, word in enumerate(words):
         if word == "--format":
-            shape = "".join(words[at + 1 : at + 2])
+            shapes += words[at + 1 : at + 2]
         elif word.startswith("--format="):
-            shape = word.partition("=")[2]
+            shapes.append(word.partition("=")[2])
     known = _list_shapes(command)
-    if "--json" in words and any("--json" in param.opts for param in command.params):
+    if "--json" in words and (not known or any("--json" in param.opts for param in command.params)):
         shape = "json"
-    return shape if shape in known else ""
+    found = next((word for word in reversed([shape, *shapes]) if word in (*known, *SHAPES)), "")
+    if found not in known:
+        return "json" if found in SHAPES and (known or found == "json") else ""
+    return found if found in SHAPES else ""
 
 
 def _list_shapes(command: click.Command) -> Sequence[str]:
-    """The formats of a command; all of them where the words name no command."""
+    """The formats of a command, text too; all of them where the words name no command."""
     if isinstance(command, click.Group):
-        return SHAPES
+        return ("text", *SHAPES)
     kinds = [param.type for param in command.params if "--format" in param.opts]
-    return [name for kind in kinds if isinstance(kind, click.Choice) for name in kind.choices if name in SHAPES]
+    return [str(name) for kind in kinds if isinstance(kind, click.Choice) for name in kind.choices]

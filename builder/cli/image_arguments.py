@@ -10,11 +10,11 @@ from typing import Literal
 
 import click
 
+from builder.cli.file_kinds import find_kind, list_archives, list_environments, list_images
 from builder.cli.inputs import find_sites_folder
 from builder.cli.output import echo
-from builder.cli.paths import check_existing, explain_kind
-from builder.cli.recognise import find_kind, list_archives, list_environments, list_images
-from builder.cli.targets import choose_site, find_this_site, is_site_file, suggest_sites
+from builder.cli.paths import check_existing, explain_kind, replace_image, suggest_image, suggest_whole_image
+from builder.cli.targets import choose_site, find_this_site, is_site_file, match_machine, suggest_sites
 from builder.cli.typed import (
     add_argument,
     add_words,
@@ -27,7 +27,7 @@ from builder.inspect.image import check_archive, check_image
 from builder.model.contents import Contents
 from builder.model.finding import BuilderError, ConfigError, Finding, find_nearest
 from builder.model.site import Site
-from builder.model.text import sanitize
+from builder.model.text import exists, sanitize
 from builder.parse.site import find_site_files, load_site
 
 What = Literal["image", "archive"]
@@ -62,6 +62,8 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
             raise _make_usage_error(
                 message, make_typed_line([words[1], first, *words[2:]]), more="" if words[2:] else more
             )
+        if len(own) > 1 and not more:
+            raise _unexpected(words[1], first, known=known, what=what)
         path = _check_image(Path(first), what=what)
         rest = words[1:]
         try:
@@ -72,6 +74,10 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
             raise _no_site_and_command(first, more=more if before is None else more.removeprefix("-- ")) from None
     elif len(own) < 2:
         raise _missing(own, known=known, what=what, more="" if words[len(own) :] else more)
+    elif len(own) > 2 and words[1] in known and not Path(words[1]).exists():
+        raise _make_usage_error(
+            f"'{words[1]}' is a site, and one is named before it", make_typed_line([first, *words[2:]])
+        )
     else:
         site, rest = load_site(first, folder=find_sites_folder()), words[2:]
         path = _check_image(Path(words[1]), what=what)
@@ -79,8 +85,17 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
         raise _no_command(before is not None)
     if not more and rest:
         message = f"'{sanitize(rest[0])}' is an unexpected argument"
-        raise _make_usage_error(message, make_typed_line([site.name, str(path)]))
+        raise _make_usage_error(message, make_typed_line([first, words[1]]))
     return OfImage(site=site, path=path, rest=tuple(rest))
+
+
+def _unexpected(word: str, image: str, *, known: Sequence[str], what: What) -> ConfigError:
+    """The error for one argument too many behind an image without a site, with the line of both."""
+    label = _read_site_label(Path(image)) if what == "image" else ""
+    fix = f"`{make_typed_line([image])}`"
+    if label not in known and len(match_machine(known)) != 1:
+        fix = suggest_sites(lambda site: make_typed_line([site, image]))
+    return ConfigError(Finding(code="usage", message=f"'{sanitize(word)}' is an unexpected argument", fix=fix))
 
 
 def _refuse_options(words: Sequence[str]) -> None:
@@ -113,7 +128,9 @@ def _explained(finding: Finding, path: Path, *, what: What) -> Finding:
     """A finding on a file of another kind, with the line that has one of the right kind."""
     here = list_images() if what == "image" else list_archives()
     kind, word = find_kind(path), str(path)
-    lines = [replace_argument(word, name) for name in here if name != word]
+    if finding.code == "image-unreadable" and kind == "an image":
+        return replace(finding, fix=suggest_whole_image(path))
+    lines = [replace_image(path, name) for name in here if name != word]
     shown, end = sanitize(word, limit=400), f", and not an {what}"
     fix = f"`{lines[0]}`" if lines else _how_to_make(what)
     if what == "image" and kind == "an archive":
@@ -143,6 +160,12 @@ def read_image(path: Path, *, command: str, takes: str = "an image") -> Contents
     try:
         return read_contents(path)
     except ConfigError as error:
+        if not exists(path):
+            fix = suggest_image(path)
+            raise ConfigError(*(replace(finding, fix=fix) for finding in error.findings)) from None
+        if find_kind(path) == "an image":
+            fix = suggest_whole_image(path)
+            raise ConfigError(*(replace(_as_typed(finding, path), fix=fix) for finding in error.findings)) from None
         explain = partial(
             explain_kind, path=path, command=command, takes=takes, here=list_images(), but=("an image", "an archive")
         )
@@ -205,6 +228,8 @@ def _empty(words: Sequence[str], *, what: What) -> ConfigError:
     is_site = at == 0 and len(words) > 1
     word = choose_site() if is_site else found[0] if found else "image.sif" if what == "image" else "image.tar"
     line = replace_argument("", word)
+    if not is_site and at == 0:
+        line = add_argument(choose_site(), at=0, instead={"": word})
     fix = f"a variable there has no value: set it, or write the word itself, as in `{line}`"
     return ConfigError(Finding(code="usage", message=message, fix=fix))
 

@@ -16,18 +16,35 @@ from builder.cli.inputs import find_sites_folder
 from builder.cli.json_documents import emit_document
 from builder.cli.output import StyledText, color_word, echo, format_columns
 from builder.inspect.gpu import PACKED, check_whole, make_machine, read_inventory
-from builder.model.finding import Finding, GpuError, Location
+from builder.model.finding import ConfigError, Finding, GpuError, Location
 from builder.model.site import Site
-from builder.model.text import escape_line
+from builder.model.text import escape_line, exists
 from builder.parse.site import load_site
 
 PACKAGES = ("pip", "conda")
 
 
+def _read(path: Path) -> Inventory:
+    """Read what is to be judged; of a missing path the fix names no file of another kind."""
+    try:
+        return read_inventory(path)
+    except ConfigError as error:
+        from builder.cli.file_kinds import find_kind
+        from builder.cli.paths import suggest_image
+        from builder.parse.yaml import find_near_path
+
+        near = "" if exists(path) else find_near_path(path)
+        if near and find_kind(Path(near)) not in ("an image", "an archive", "a folder", "a file of another kind"):
+            raise ConfigError(
+                *(dataclasses.replace(finding, fix=suggest_image(path)) for finding in error.findings)
+            ) from None
+        raise
+
+
 def show_gpu(path: Path, *, site_name: str | None, as_json: bool) -> None:
     """Print what the files say; with a site raises GpuError where a package cannot use its GPU."""
     site = load_site(site_name, folder=find_sites_folder()) if site_name else None
-    inventory = read_inventory(path)
+    inventory = _read(path)
     machine = make_machine(site) if site is not None else None
     verdicts = judge(inventory, machine) if machine is not None else ()
     if as_json:

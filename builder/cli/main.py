@@ -347,7 +347,7 @@ def _run(arguments: list[str]) -> int:
     except click.ClickException as error:
         code, findings = _report_usage(error, arguments=arguments)
     except Exception as error:
-        code, findings = _report_failure(error)
+        code, findings = _report_failure(error, arguments=arguments)
         if not code:
             _emit_failure([FAULT], arguments=arguments, printed=printed)
             raise
@@ -384,16 +384,18 @@ def _report_usage(error: click.ClickException, *, arguments: list[str]) -> tuple
     return 2, findings
 
 
-def _report_failure(error: Exception) -> tuple[int, Sequence[Finding]]:
+def _report_failure(error: Exception, *, arguments: Sequence[str] = ()) -> tuple[int, Sequence[Finding]]:
     """Print the findings of an exception; return them with its exit code, 0 for a fault of the program."""
     from builder.cli.output import echo, show_findings
+    from builder.cli.usage import name_lines
 
     known = to_builder_error(error)
     if known is None:
         echo(FAULT.message, err=True, important=True)
         return 0, []
-    show_findings(known.findings)
-    return known.exit_code, known.findings
+    findings = name_lines(known.findings, arguments=arguments, root=run_cli)
+    show_findings(findings)
+    return known.exit_code, findings
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from builder.cli.file_kinds import Kind, find_kind, list_archives, list_environments, list_images
 from builder.cli.main import find_closed_folder
-from builder.cli.recognise import Kind, find_kind, list_environments
 from builder.cli.targets import choose_site
-from builder.cli.typed import quote
+from builder.cli.typed import TypedLine, add_argument, has_no_site, quote, replace_argument
 from builder.model.finding import ConfigError, Finding
 from builder.model.text import exists, sanitize
-from builder.parse.yaml import suggest_path
+from builder.parse.yaml import find_near_path, suggest_path
 
 MOST = 4  # names in a message
 
@@ -23,11 +23,14 @@ def check_existing(path: Path, *, what: str) -> Path:
     shown = sanitize(str(path), limit=400)
     if not path.exists():
         fix = suggest_path(path, other=_how_to_make(path, what=what))
+        if what in ("image", "archive"):
+            fix = suggest_image(path, archive=what == "archive")
         raise ConfigError(Finding(code="path-missing", message=f"the {what} '{shown}' does not exist", fix=fix))
     folders, files = what in ("image", "data folder"), what != "data folder"
     if not ((files and path.is_file()) or (folders and path.is_dir())):
         found = "a folder" if path.is_dir() else "not a regular file"
-        fix = f"give the {what} itself"
+        here = {"image": list_images, "archive": list_archives}.get(what, list)()
+        fix = f"`{replace_image(path, here[0])}`" if here else f"give the {what} itself"
         raise ConfigError(Finding(code="path-special", message=f"the {what} '{shown}' is {found}", fix=fix))
     return path.resolve()
 
@@ -36,6 +39,37 @@ def check_reachable(path: Path) -> None:
     """Raise ConfigError, with the folder and its owner, for a path below a folder that may not be entered."""
     if closed := find_closed_folder(path):
         raise ConfigError(closed)
+
+
+def suggest_image(path: Path, *, archive: bool = False) -> str:
+    """The fix for an image or an archive that does not exist: one that is there, or the line that makes it."""
+    near, here = find_near_path(path), list_archives() if archive else list_images()
+    right = ("an archive",) if archive else ("an image", "an archive", "a folder")
+    if near and find_kind(Path(near)) in right:
+        return f"did you mean '{sanitize(near)}'?"
+    make = _how_to_make(path, what="archive" if archive else "image")
+    if not here:
+        fix = suggest_path(path, other=make)
+        return fix if fix.startswith("it") else make or "check the path"
+    listed = (
+        f"there {'is' if len(here) == 1 else 'are'} {', '.join(here[:MOST])}: `{replace_argument(str(path), here[0])}`"
+    )
+    return "; ".join(filter(None, [listed, make]))
+
+
+def replace_image(path: Path, name: str) -> str:
+    """The line again with another image, and with a site where the command takes one and none is named."""
+    if has_no_site(str(path)):
+        return add_argument(choose_site(), at=0, instead={str(path): name})
+    return replace_argument(str(path), name)
+
+
+def suggest_whole_image(path: Path) -> str:
+    """The fix for an image that ends before its end: another copy, or another build."""
+    files = list_environments()
+    file = next((name for name in files if Path(name).stem == path.stem), next(iter(files), ""))
+    line = f"recipe build {choose_site()} {quote(file)} -o {quote(str(path))} --force"
+    return f"copy it again, or build it again: `{line}`" if file else "copy it again from where it was built"
 
 
 def _how_to_make(path: Path, *, what: str) -> str:
@@ -47,7 +81,11 @@ def _how_to_make(path: Path, *, what: str) -> str:
         return "leave --data out: the digits are synthetic then"
     files = list_environments() if what == "image" else []
     file = next((name for name in files if Path(name).stem == path.stem), next(iter(files), ""))
-    return f"`recipe build {choose_site()} {quote(file)} -o {word}` builds it" if file else ""
+    if not file:
+        return ""
+    named = path.suffix == ".sif" and path.parent.is_dir()
+    line = f"recipe build {choose_site()} {quote(file)}"
+    return f"`{line} -o {word}` builds it" if named else f"`{line}` builds one"
 
 
 def write_line(command: str, words: Sequence[str], *, others: Iterable[str] = ()) -> str:
@@ -69,10 +107,20 @@ def explain_kind(
         return finding
     image = find_image_of(path) if kind == "a plan folder" else None
     fix = write_line(command, [str(image)] if image else here[:1], others=() if image else here)
+    if command == "diff" and (line := _replace_side(path, [*([str(image)] if image else []), *here])):
+        fix = f"`{line}`"
     if not fix and kind == "an environment file":
         fix = f"build it first: `recipe build {choose_site()} {quote(str(path))}`"
     message = f"'{shown}' is {kind}, and not {takes}"
     return replace(finding, message=message, fix=fix or finding.fix, at=None)
+
+
+def _replace_side(path: Path, names: Sequence[str]) -> str:
+    """The line of `recipe diff` with another image in the place of one path; "" where there is no third one."""
+    typed = TypedLine.read()
+    words = [typed.words[at] for at in typed.places]
+    other = next((name for name in names if name not in words), "")
+    return replace_argument(str(path), other) if other and str(path) in words else ""
 
 
 def find_image_of(folder: Path) -> Path | None:

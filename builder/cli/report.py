@@ -137,7 +137,7 @@ def _read(paths: Sequence[Path]) -> list[Results]:
         except BuilderError as error:
             faults += [_explained(finding, path) for finding in error.findings]
     if faults:
-        raise ConfigError(*faults)
+        raise ConfigError(*dict.fromkeys(faults))
     damaged = [note for results in found for note in results.damaged]
     show_findings(
         [
@@ -150,9 +150,10 @@ def _read(paths: Sequence[Path]) -> list[Results]:
 
 def _explained(finding: Finding, path: Path) -> Finding:
     """A finding on a path that has no report, with the line for one that has, or that makes one."""
-    from builder.cli.recognise import find_kind, list_measured
+    from builder.cli.file_kinds import find_kind, list_measured
     from builder.cli.targets import choose_site, name_environment
     from builder.cli.typed import quote
+    from builder.parse.yaml import find_near_path
 
     here, kind = list_measured(), find_kind(path)
     folders = ("a plan folder", "a folder")
@@ -164,7 +165,9 @@ def _explained(finding: Finding, path: Path) -> Finding:
         test = f"`recipe smoke {choose_site()} {quote(str(path))} -o {folder}`"
         line = f"measure it with {test}, then type `recipe report {folder}`"
     if kind is None and finding.fix.startswith("did you mean"):
-        return finding
+        near = Path(find_near_path(path))
+        if find_kind(near) in ("a plan folder", "an image") or near.suffix == ".json" or str(near) in here:
+            return finding
     make = f"build an image first: `recipe build {choose_site()} {quote(name_environment())}`"
     changed = dataclasses.replace(finding, fix=line or make)
     if kind in (None, "an image", *folders):

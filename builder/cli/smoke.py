@@ -16,6 +16,7 @@ from builder.cli.options import add_batch_options, add_shape_options, add_wrong_
 from builder.cli.output import color_verdict, echo, show_findings, uses_color
 from builder.cli.paths import check_existing
 from builder.cli.terminal import Terminal
+from builder.cli.typed import quote
 from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.executor import raise_on_failure
@@ -36,7 +37,7 @@ from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_po
 from builder.pipeline.request import SlurmOptions
 from builder.system.scratch import make_work_folder
 
-NO_TORCH = "the image has no torch, and only that can train; run a test of your own with `recipe run`"
+NO_TORCH = "the image has no torch, and only that can train"
 
 
 @click.command("smoke", cls=GroupedCommand)
@@ -105,7 +106,7 @@ def run_command(
     if not slurm.submit:
         check_here(loaded, here=here, what="a smoke test")
     if not workloads and not has_torch(image):
-        echo(color_verdict(f"verdict: not tested: {NO_TORCH}"))
+        _report_no_torch(words[0] if len(words) > 1 else loaded.name, words[-1], slurm=slurm)
         return
     if not slurm.submit:
         _run_locally(plan, image=image, folder=output, environment={**environment, **variables}, progress=progress)
@@ -129,6 +130,14 @@ def _submit(what: Submission, *, slurm: SlurmOptions, progress: Progress, quiet:
         Terminal(quiet=quiet).report("", report)
         raise_on_failure(report)
         echo(color_verdict("verdict: pass"))
+
+
+def _report_no_torch(site: str, image: str, *, slurm: SlurmOptions) -> None:
+    """Print that an image was not tested, and the line that runs a command in it at the same place."""
+    account = ["--account", slurm.account] if slurm.account else []
+    where = ["--submit", *account] if slurm.submit else ["--here"]  # as the smoke test was to run, whatever the machine
+    line = f"recipe run {quote(*where, site, image, '--', 'python3', '--version')}"
+    echo(color_verdict(f"verdict: not tested: {NO_TORCH}; run a test of your own in it, as in `{line}`"))
 
 
 def _check_paths(*, output: Path | None, data: Path | None) -> None:

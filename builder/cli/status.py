@@ -9,16 +9,18 @@ from pathlib import Path
 
 import click
 
-from builder.cli.inputs import add_trust_option, add_verbosity
+from builder.cli.inputs import add_trust_option, add_verbosity, find_sites_folder
 from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import StyledText, echo, emit, format_columns, show_findings, uses_color
 from builder.cli.paths import check_reachable, write_line
+from builder.cli.targets import choose_site, name_environment
 from builder.cli.terminal import Terminal
 from builder.cli.typed import quote
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, UnfinishedError
 from builder.model.report import Report
 from builder.model.text import escape_line, sanitize
+from builder.parse.site import load_site
 from builder.parse.yaml import find_near_path
 from builder.pipeline.batch import follow
 from builder.pipeline.request import Outcome, Outcomes, make_failure, make_outcome
@@ -33,7 +35,7 @@ from builder.slurm.status import (
     read_plan_list,
 )
 from builder.slurm.submitted_jobs import JobView
-from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE, plan_folder
+from builder.system.layout import JOBS, PLAN_FILE, REPORT_FILE, SUBMITTED_FILE, plan_folder
 from builder.system.trust import check_folder
 
 Views = Mapping[str, tuple[JobView, ...]]
@@ -131,12 +133,13 @@ def find_plan_folder(place: Path, *, typed: Path) -> Path:
         jobs_of = "jobs were submitted from" if submitted else "nothing was submitted from"
         message = f"{jobs_of} the plan folders in '{sanitize(str(typed), limit=400)}': {_list_names(which)}"
         near = quote(str(typed / which[0].name))
-        fix = f"run `recipe status {near}`" if submitted else f"`recipe report {near}` shows what was built"
+        fix = f"run `recipe status {near}`" if submitted else _explain_no_jobs()
+        if not submitted and (which[0] / REPORT_FILE).is_file():
+            fix = f"`recipe report {near}` shows what was built"
         raise ConfigError(
             Finding(code="no-plan" if submitted else "no-jobs", message=message, at=Location(file=str(typed)), fix=fix)
         )
-    from builder.cli.recognise import find_kind, list_submitted
-    from builder.cli.targets import name_environment
+    from builder.cli.file_kinds import find_kind, list_submitted
 
     shown, jobs = sanitize(str(typed), limit=400), list_submitted(typed if place.is_dir() else Path())
     kind = find_kind(place)
@@ -148,11 +151,20 @@ def find_plan_folder(place: Path, *, typed: Path) -> Path:
         message = f"'{shown}' is neither a plan folder, nor a folder of several, "
         message += "nor an image with a plan folder next to it"
     near = find_near_path(typed) if kind is None else ""
-    fix = f"did you mean `recipe status {quote(near)}`?" if near else write_line("status", jobs[:1], others=jobs)
-    if not (near or jobs):
-        submit = f"`recipe build lumi-g {quote(name_environment())} --submit`"
-        fix = f"no jobs were submitted here: {submit} submits some; of others name the image or its plan folder"
+    if near and {near, str(plan_folder(Path(near)))} & set(list_submitted(Path(near).parent)):
+        fix = f"did you mean `recipe status {quote(near)}`?"
+    else:
+        fix = write_line("status", jobs[:1], others=jobs) or _explain_no_jobs()
     raise ConfigError(Finding(code="no-plan", message=message, at=Location(file=str(typed)), fix=fix))
+
+
+def _explain_no_jobs() -> str:
+    """What helps where no jobs were submitted: a line only where this machine's site has jobs."""
+    fix = "no jobs were submitted in this folder: name the image or the plan folder that was built with --submit"
+    site = choose_site()
+    if load_site(site, folder=find_sites_folder()).scheduler.kind == "none":
+        return fix
+    return f"{fix}; `recipe build {site} {quote(name_environment())} --submit` submits jobs"
 
 
 def _list_names(plans: Sequence[Path], *, most: int = 8) -> str:

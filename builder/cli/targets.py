@@ -9,16 +9,16 @@ import fnmatch
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import click
 
+from builder.cli.file_kinds import find_kind, list_environments
 from builder.cli.inputs import find_sites_folder
-from builder.cli.recognise import find_kind, list_environments
 from builder.cli.typed import add_argument, make_typed_line
-from builder.model.finding import BuilderError, ConfigError, Finding, suggest_name
+from builder.model.finding import BuilderError, ConfigError, Finding, find_nearest, suggest_name
 from builder.model.site import Site
 from builder.model.text import exists, sanitize
 from builder.parse.site import find_site_files, load_site
@@ -63,6 +63,8 @@ def read_words(words: Sequence[str], *, without: Without = "this machine's") -> 
     faults = [fault for word, kind in zip(words, kinds, strict=True) if (fault := _find_fault(word, kind, known=known))]
     sites = [word for word, kind in zip(words, kinds, strict=True) if kind == "site"]
     files = [word for word, kind in zip(words, kinds, strict=True) if kind == "file"]
+    if faults and not files:
+        faults = _complete(faults, words, kinds, known=known)
     faults = faults or [*_check_files(sites, files), *_check_order(words, kinds), *_check_repeated(words)]
     if faults:
         raise ConfigError(*faults)
@@ -105,6 +107,18 @@ def _find_fault(word: str, kind: Kind, *, known: Sequence[str]) -> Finding | Non
     message = f"'{sanitize(word)}' is neither a known site nor a file"
     fix = f"{suggest_name(word, known=known, noun='known sites')}; a site of your own is a file: docs/own-site.md"
     return Finding(code="site-unknown", message=message, fix=fix)
+
+
+def _complete(
+    faults: Sequence[Finding], words: Sequence[str], kinds: Sequence[Kind], *, known: Sequence[str]
+) -> list[Finding]:
+    """The faults of sites on a line without a file, with the whole line where each site has a near one."""
+    near = [word if kind else find_nearest(word, known=known) for word, kind in zip(words, kinds, strict=True)]
+    file = next(iter(list_environments()), "")
+    if not (file and all(near)):
+        return list(faults)
+    line = make_typed_line([*dict.fromkeys(near), file])
+    return [replace(fault, fix=f"{fault.fix}; `{line}`") for fault in faults]
 
 
 def _check_files(sites: Sequence[str], files: Sequence[str]) -> list[Finding]:
@@ -175,6 +189,13 @@ def find_this_site(known: Sequence[str], *, files: Sequence[str]) -> str:
         file: near for file in map(str, files) if not exists(Path(file)) and (near := find_near_path(Path(file)))
     }
     absent = next((str(file) for file in files if not exists(Path(file))), "")
+    if absent and Path(absent).stem in known and len(files) > 1:
+        rest = [str(file) for file in files if str(file) != absent]
+        message, site = f"no site is named, and '{sanitize(absent)}' does not exist", Path(absent).stem
+        fix = f"a site is named without its ending: `{make_typed_line([site, *rest])}`"
+        raise ConfigError(Finding(code="usage", message=message, fix=fix))
+    if absent and absent not in missing and (here := [name for name in list_environments() if name not in files]):
+        missing[absent] = here[0]
     if len(fits) == 1:
         return fits[0]
     message = f"no site is named: '{sanitize(str(files[0]))}' is a file"

@@ -74,6 +74,13 @@ def add_argument(*more: str, at: int, instead: Mapping[str, str] | None = None) 
     return typed.write(*words[:place], *more, *words[place:])
 
 
+def has_no_site(image: str) -> bool:
+    """Whether the line of a command that takes SITE IMAGE begins with that image."""
+    typed = TypedLine.read()
+    takes = typed.path.rpartition(" ")[2] in ("smoke", "run", "convert")
+    return takes and bool(typed.places) and typed.words[typed.places[0]] == image
+
+
 def replace_argument(old: str, new: str) -> str:
     """The line again with another word in the place of an argument."""
     typed = TypedLine.read()

@@ -25,6 +25,7 @@ ARGUMENTS = {
     **dict.fromkeys(("image", "img", "sif", "i"), "IMAGE"),
     **dict.fromkeys(("archive", "tar"), "ARCHIVE"),
 }
+OUTPUT = ("-o", "--output", "--out")
 NEAR = 0.65  # 'site' and 'submit' are 0.6
 
 
@@ -34,23 +35,38 @@ class CommandLine:
 
     path: str
     words: tuple[str, ...]
+    takers: frozenset[str] = frozenset()  # options of other commands that take a value
 
-    def remove_words(self, *words: str) -> str:
-        """It again without words."""
-        return self._join(word for word in self.words if word not in words)
+    def remove_last(self, *words: str) -> str:
+        """It again without the last one of each word."""
+        rest = list(self.words)
+        for word in words:
+            if word in rest:
+                del rest[len(rest) - 1 - rest[::-1].index(word)]
+        return self._join(rest)
 
     def remove_option(self, option: str) -> str:
         """It again without an option and its value."""
-        return self._join(self._split(option)[1])
+        return self._join(self.split_option(option)[1])
 
     def remove_unknown(self, option: str) -> str:
         """It again without an option that is not known, and without the word after it where that is its value."""
         rest = list(self.words)
         at = next((at for at, word in enumerate(rest) if word.startswith(option)), None)
         if at is not None:
-            end = at + 2 if rest[at] == option and _is_value(rest[at + 1 : at + 2]) else at + 1
+            value = rest[at + 1 : at + 2] if rest[at] == option else []
+            known = self._takes(option, value)
+            end = at + 2 if known or _is_value(value) else at + 1
             del rest[at:end]
         return self._join(rest)
+
+    def _takes(self, option: str, value: Sequence[str]) -> bool:
+        """Whether the word after an option of another command is its value: no site, and no file that is read here."""
+        if not value or value[0].startswith("-") or _is_site(value[0]):
+            return False
+        if option in OUTPUT or option.lstrip("-").lower() in ARGUMENTS:
+            return True
+        return option in self.takers and not Path(value[0]).exists()
 
     def replace_options(self, options: Mapping[str, str]) -> str:
         """It again with other options in the place of unknown ones; those that become "" are left out, with values."""
@@ -63,20 +79,26 @@ class CommandLine:
             line = replace(line, words=tuple(words))
         return line._join(line.words)
 
+    def replace_words(self, old: str, *new: str) -> str:
+        """It again with other words in the place of one."""
+        return self._join([one for word in self.words for one in (new if word == old else (word,))])
+
     def name_file(self, file: str) -> str:
         """It again with a file that begins with '-' named so that it is no option."""
         return self._join(f"./{word}" if word == file else word for word in self.words)
 
     def make_argument(self, option: str, *, name: str) -> str:
         """It again with the value of an option as the argument `name`: a site comes first, all else after it."""
-        given, rest = self._split(option)
+        given, rest = self.split_option(option)
         value = given or name
+        if value in rest:
+            return self._join(rest)
         if name == "SITE":
             return self._join([value, *rest])
         end = rest.index("--") if "--" in rest else len(rest)
         return self._join([*rest[:end], value, *rest[end:]])
 
-    def _split(self, option: str) -> tuple[str, list[str]]:
+    def split_option(self, option: str) -> tuple[str, list[str]]:
         """The value of an option, "" where it has none, and the words without the two."""
         rest = list(self.words)
         for at, word in enumerate(rest):
@@ -96,17 +118,21 @@ def _names(word: str, option: str) -> bool:
     return word == option or word.startswith(f"{option}=")
 
 
-def _is_value(words: Sequence[str]) -> bool:
-    """Whether the word after an unknown option is its value: it names no site, no file and no option."""
+def _is_site(word: str) -> bool:
     from builder.cli.inputs import find_sites_folder
     from builder.parse.site import find_site_files
 
+    return word in find_site_files(find_sites_folder())
+
+
+def _is_value(words: Sequence[str]) -> bool:
+    """Whether the word after an unknown option is its value: it names no site, no file and no option."""
     if not words or words[0].startswith("-"):
         return False
     path = Path(words[0])
     if re.fullmatch(r"[\d.:-]+\w{0,2}", words[0]):
         return True
-    return not (path.suffix or "/" in words[0] or path.exists() or words[0] in find_site_files(find_sites_folder()))
+    return not (path.suffix or "/" in words[0] or path.exists() or _is_site(words[0]))
 
 
 def make_usage_finding(error: click.ClickException, *, arguments: Sequence[str], root: click.Group) -> Finding:
@@ -116,6 +142,9 @@ def make_usage_finding(error: click.ClickException, *, arguments: Sequence[str],
     line = CommandLine(path=path, words=tuple(arguments[len(path.split()) - 1 :]))
     message = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
+        from builder.cli.other_options import list_value_options
+
+        line = replace(line, takers=list_value_options(root))
         unknown = _unknown(context, line=line, first=error.option_name)
         if len(unknown) > 1:
             names = " and ".join(f"'{sanitize(name)}'" for name in unknown)
@@ -141,18 +170,49 @@ def find_context(root: click.Group, arguments: Sequence[str]) -> click.Context:
     return context
 
 
+def name_lines(findings: Sequence[Finding], *, arguments: Sequence[str], root: click.Group) -> tuple[Finding, ...]:
+    """Complete the fix of each environment file that does not exist by the line with one of this folder."""
+    if all(finding.code != "file-missing" for finding in findings):
+        return tuple(findings)
+    path = find_context(root, arguments).command_path
+    words = tuple(arguments[len(path.split()) - 1 :])
+    return tuple(_name_line(finding, path=path, words=words) for finding in findings)
+
+
+def _name_line(finding: Finding, *, path: str, words: Sequence[str]) -> Finding:
+    at = finding.at
+    if finding.code != "file-missing" or at is None or at.line is not None or "`" in finding.fix:
+        return finding
+    if at.file not in words:
+        return finding
+    if finding.message.startswith("the site file"):
+        stem = Path(at.file).stem
+        known_site = _is_site(stem)
+        line = shlex.join(stem if word == at.file else word for word in words)
+        return replace(finding, fix=f"a site is named without its ending: `{path} {line}`") if known_site else finding
+    from builder.cli.file_kinds import list_environments
+
+    near = re.match(r"did you mean '(.*)'\?$", finding.fix)
+    known = [near[1]] if near else list_environments()
+    name = next((name for name in known if name not in words and Path(name).is_file()), "")
+    if not name:
+        return replace(finding, fix=f"{finding.fix}; `recipe init` writes an example")
+    line = sanitize(shlex.join(name if word == at.file else word for word in words), limit=200)
+    return replace(finding, fix=f"{finding.fix} `{path} {line}`" if near else f"{finding.fix}: `{path} {line}`")
+
+
 def _suggest_instead(error: click.ClickException, *, context: click.Context, line: CommandLine) -> str:
     """What to write; "" where only the help can say it."""
     if isinstance(error, click.NoSuchOption):
         return _suggest_option(error, context=context, line=line)
     if isinstance(error, click.MissingParameter):
-        return f"write `{_complete_line(context, line=line)}`"
+        return _suggest_line(context, line=line)
     if isinstance(error, click.BadOptionUsage):
         return _suggest_option_value(error, context=context, line=line)
     if isinstance(error, click.BadParameter) and error.param is not None:
         return _suggest_value(error, param=error.param)
     if found := re.search(r"unexpected extra arguments? \((.*)\)", error.format_message()):
-        return f"write `{line.remove_words(*found[1].split())}`"
+        return f"write `{line.remove_last(*found[1].split())}`"
     if isinstance(context.command, click.Group):
         known = [name for name, command in context.command.commands.items() if not command.hidden]
         word = re.search(r"'([^']*)'", error.format_message())
@@ -203,6 +263,13 @@ def _suggest_option(error: click.NoSuchOption, *, context: click.Context, line: 
         return (
             "did you mean '--site'?" if "--site" in known else f"no site is named here: `{line.remove_option(option)}`"
         )
+    if option in OUTPUT and context.parent is not None and not set(OUTPUT) & set(known):
+        from builder.cli.other_options import suggest_redirection
+
+        value, words = line.split_option(option)
+        return suggest_redirection(context.command, path=line.path, words=words, value=value)
+    if option == "--json" and "--format" in known:
+        return f"`{line.replace_words(option, '--format', 'json')}`"
     if option.lower() != option and option.lower() in known:
         return f"did you mean '{option.lower()}'?"
     near = (
@@ -220,6 +287,19 @@ def _find_near_option(option: str, *, known: Sequence[str]) -> str:
     bare = {name.lstrip("-"): name for name in known}
     found = find_nearest(option.lstrip("-"), known=bare, cutoff=NEAR)
     return bare.get(found, "")
+
+
+def _suggest_line(context: click.Context, *, line: CommandLine) -> str:
+    """The line with what it lacks, or the one that makes it where this folder has none."""
+    from builder.cli.file_kinds import list_images, list_measured
+    from builder.cli.targets import choose_site, name_environment
+
+    known = {"IMAGE": list_images, "PATH...": list_measured}
+    lists = [known[piece] for piece in _pieces(context) if piece in known]
+    if lists and not any(found() for found in lists):
+        build = f"`recipe build {choose_site()} {shlex.quote(name_environment())}`"
+        return f"there is none in this folder: {build} builds an image"
+    return f"write `{_complete_line(context, line=line)}`"
 
 
 def _complete_line(context: click.Context, *, line: CommandLine) -> str:
@@ -241,7 +321,7 @@ def _pieces(context: click.Context) -> list[str]:
 
 def _fill(pieces: Sequence[str]) -> list[str]:
     """The arguments of a command's usage, with what this folder has of that kind."""
-    from builder.cli.recognise import list_environments, list_images, list_measured
+    from builder.cli.file_kinds import list_environments, list_images, list_measured
 
     found = list[str]()
     for piece in pieces:

@@ -50,15 +50,16 @@ def sort_findings(findings: Iterable[Finding], *, file: str) -> tuple[Finding, .
 class EnvironmentReader:
     """A conda environment file; all faults are collected in `decoder`, and raised together."""
 
-    def __init__(self, path: Path, *, file: str) -> None:
+    def __init__(self, path: Path, *, file: str, text: str | None = None) -> None:
         self.path = path
         self.file = file
+        self.text = text
         self.decoder = Decoder(file=file)
         self.reader = RequirementsReader(file=file, folder=path.parent)
 
     def read_recipe(self) -> Recipe:
         """Read the file; raises ConfigError with all its faults."""
-        text = read_text(self.path, what="recipe", name=self.file)
+        text = read_text(self.path, what="recipe", name=self.file) if self.text is None else self.text
         tree = self._parse_tree(text)
         self._check_keys(tree)
         check_secrets(tree, decoder=self.decoder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 from builder.model.finding import Location
@@ -13,6 +14,7 @@ EXPORT = (
     "activate the environment that it is of (`conda env list` has its name), "
     "then run `conda env export --from-history > environment.yml`"
 )
+FREEZE = "activate the environment that it is of, then run `pip freeze > requirements.txt`"
 READ = "a conda environment.yml or a pip requirements.txt is read"
 NAMES = {
     "pyproject.toml": ("a Python project", "write its dependencies into a requirements.txt"),
@@ -26,9 +28,10 @@ NAMES = {
     "dockerfile": ("a Dockerfile", "write the packages it installs into an environment.yml"),
     "conda-lock.yml": ("a conda-lock file", "give the environment.yml that it was made from"),
 }
+IMAGE_FIX = "`recipe smoke SITE {file}` tests it, `recipe inspect {file}` shows what is in it"
 SUFFIXES = {
-    ".sif": ("an image", "an image is given to `recipe smoke`"),
-    ".simg": ("an image", "an image is given to `recipe smoke`"),
+    ".sif": ("an image by its name", "give the file that it was built from"),
+    ".simg": ("an image by its name", "give the file that it was built from"),
     ".def": ("an Apptainer definition file", "write the packages it installs into an environment.yml"),
     ".toml": ("a TOML file", READ),
     ".json": ("a JSON file", READ),
@@ -39,11 +42,11 @@ SUFFIXES = {
 PIP_SUFFIXES = (".txt", ".in")
 KNOWN_SUFFIXES = (".yml", ".yaml", *PIP_SUFFIXES)
 MAGIC: dict[bytes, tuple[str, str]] = {
-    b"#!/usr/bin/env run-singularity": SUFFIXES[".sif"],
+    b"#!/usr/bin/env run-singularity": ("an image", IMAGE_FIX),
     b"\x7fELF": ("a compiled program", READ),
     b"PK\x03\x04": ("a zip archive", READ),
     b"\x1f\x8b": ("a compressed file", READ),
-    b"hsqs": ("a squashfs image", SUFFIXES[".sif"][1]),
+    b"hsqs": ("a squashfs image", IMAGE_FIX),
 }
 # Keys that only one kind of file has, and what that file is.
 TABLES: dict[tuple[str, ...], tuple[str, str]] = {
@@ -63,14 +66,35 @@ TEXTS: tuple[tuple[re.Pattern[str], tuple[str, str]], ...] = (
         ("a web page", "download the file itself: on GitHub the address behind 'Raw'"),
     ),
     (
-        re.compile(r"\s*Package +Version.*\r?\n-+ +-+"),
-        ("the output of `pip list`", "run `pip freeze > requirements.txt`"),
+        re.compile(r"(?:Using Python .*\r?\n)?\s*Package +Version.*\r?\n-+ +-+"),
+        ("the output of `pip list`", FREEZE),
+    ),
+    (re.compile(r"\s*\[\{\"name\": \"[^\"]+\", \"version\""), ("the output of `pip list --format json`", FREEZE)),
+    (re.compile(r"\s*Name: \S+\r?\nVersion: "), ("the output of `pip show`", FREEZE)),
+    (
+        re.compile(r"(?:[^\n]*\n){0,9}?\s*(?:[│|] *)*(?:[├└]─+|-) \S+ \[required: ", re.IGNORECASE),
+        ("the output of `pipdeptree`", FREEZE),
     ),
     (
-        re.compile(r"\s*(?:# packages in environment at |List of packages in environment: )"),
+        re.compile(r"(?:[^\n]*\n){0,3}?[├└]── \S+ v\d"),
+        ("the output of `uv tree`", "run `uv export -o requirements.txt`"),
+    ),
+    (
+        re.compile(r"\s*Package +Version +Build +Size +Kind"),
+        ("the output of `pixi list`", NAMES["pixi.toml"][1]),
+    ),
+    (re.compile(r"\s*# conda environments:"), ("the output of `conda env list`", EXPORT)),
+    (
+        # Some releases of mamba write a banner or an empty line before it; the JSON form begins with `base_url`.
+        re.compile(
+            r"(?:[^\n]*\n){0,3}?\s*(?:# packages in environment at |List of packages in environment: )"
+            r"|\s*\[\s*\{\s*\"base_url\": "
+        ),
         ("the output of `conda list`", EXPORT),
     ),
 )
+# A line of `conda list --export` (name=version=build), after its comments; it has no other separator.
+EXPORTED = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n)*[\w.-]+=[\w.!+*]+=\w+\s*(?:\n|$)")
 EXPLICIT = ("a list of conda packages for one platform", EXPORT)
 
 
@@ -84,9 +108,13 @@ def refuse_other_formats(path: Path, *, file: str) -> None:
         found = _guess_by_content(path)
     if found is None:
         found = SUFFIXES.get(path.suffix.lower())
+    if found is not None and not exists(path):
+        found = None  # read_text reports it
     if found is not None:
         message = f"'{file}' is {found[0]}, not a recipe"
-        raise make_config_error("recipe-format", message, at=Location(file=file), fix=found[1])
+        raise make_config_error(
+            "recipe-format", message, at=Location(file=file), fix=found[1].format(file=shlex.quote(file))
+        )
     if regular and path.suffix.lower() not in KNOWN_SUFFIXES:
         message = f"the name '{file}' does not say which kind of recipe this is"
         fix = "rename it: .yml for a conda environment, .txt for pip requirements"
@@ -106,6 +134,8 @@ def _guess_by_content(path: Path) -> tuple[str, str] | None:
     for form, found in TEXTS:
         if form.match(text):
             return found
+    if EXPORTED.match(text):
+        return EXPLICIT
     if path.suffix.lower() in PIP_SUFFIXES and (
         b"\n@EXPLICIT" in b"\n" + head or b"# This file may be used to create an environment using" in head
     ):

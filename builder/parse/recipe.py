@@ -18,17 +18,20 @@ from builder.parse.secret_findings import check_addresses
 from builder.parse.yaml import read_text
 
 
-def load_recipe(path: Path, *, shown: str | None = None) -> Recipe:
-    """Read a recipe; raises ConfigError with every fault of the file. `shown` is its name in messages."""
+def load_recipe(path: Path, *, shown: str | None = None, text: str | None = None) -> Recipe:
+    """Read a recipe; raises ConfigError with every fault of the file.
+
+    `shown` is its name in messages, `text` is read in the place of what the file holds.
+    """
     file = shown or str(path)
     refuse_other_formats(path, file=file)
     if path.suffix.lower() in PIP_SUFFIXES:
-        return _read_requirements(path, file=file)
-    return EnvironmentReader(path, file=file).read_recipe()
+        return _read_requirements(path, file=file, text=text)
+    return EnvironmentReader(path, file=file, text=text).read_recipe()
 
 
-def _read_requirements(path: Path, *, file: str) -> Recipe:
-    text = read_text(path, what="recipe", name=file)
+def _read_requirements(path: Path, *, file: str, text: str | None) -> Recipe:
+    text = read_text(path, what="recipe", name=file) if text is None else text
     reader = RequirementsReader(file=file, folder=path.parent)
     reader.add_text(text, at=Location(file=file, line=1), base=path.parent, inside=(path.resolve(),))
     requirements, faults = join_requirements(reader.requirements, file=file, key="")

@@ -29,6 +29,8 @@ from builder.pipeline.own_inputs import check_own_inputs
 from builder.pipeline.request import Build, BuildRequest, Builds, SlurmOptions, Tell
 from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE
 
+OUTPUT_CODES = ("output-input", "output-kind", "output-exists")  # of an output that cannot be written
+
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedBuild:
@@ -175,6 +177,8 @@ class Refusals:
         """All errors as one."""
         first, *others = self.errors
         more = [finding for error in others for finding in error.findings]
+        if any(finding.code == "output-input" for finding in first.findings):  # it says more of the same output
+            more = [finding for finding in more if finding.code not in OUTPUT_CODES]
         return type(first)(*dict.fromkeys((*first.findings, *more))) if more else first
 
 

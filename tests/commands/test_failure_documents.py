@@ -109,7 +109,33 @@ def test_the_document_holds_what_the_text_says(
 
 
 @pytest.mark.parametrize(
-    "line", ["check local no.yml", "sites no -- --format json", "build --format json local demo.yml"]
+    ("line", "shape"),
+    [
+        ("check local demo.yml --format json --format xml", "json"),
+        ("inspect demo.yml --format=sarif", "json"),
+        ("check local demo.yml --format=sarif --format sarf", "sarif"),
+        ("build --format json local demo.yml", "json"),
+        ("lock local demo.yml --format=json", "json"),
+        ("plan local demo.yml --json", "json"),
+        ("cache prune --format json", "json"),
+        ("cache --format json nothing", "json"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_a_wrong_format_has_a_document_too(line: str, shape: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(line.split()) == 2
+    assert read_codes(capsys.readouterr().out, shape=shape)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "check local no.yml",
+        "sites no -- --format json",
+        "build --format oci local demo.yml",
+        "sites no --format txt",
+        "sites no --format xml",
+    ],
 )
 @pytest.mark.usefixtures("folder")
 def test_what_asks_for_no_document_gets_none(line: str, capsys: pytest.CaptureFixture[str]) -> None:

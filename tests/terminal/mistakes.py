@@ -6,10 +6,7 @@ and the cure, which is carried out with the words of the fix itself (`\\1` is th
 
 from __future__ import annotations
 
-import io
 import shlex
-import struct
-import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from re import Match
@@ -17,8 +14,7 @@ from typing import Union
 
 from conftest import Seat
 from screen import Shown
-
-from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_object, find_end, make_empty_sif, write_header
+from support.small_images import ARM, BASE, SIF, TAR
 
 Cure = Callable[[Seat, "Mistake", Match[str]], Shown]
 Files = Mapping[str, Union[str, bytes]]  # noqa: UP007 - used at run time on Python 3.10
@@ -115,26 +111,6 @@ def install(**programs: str) -> Cure:
 ENV = "name: demo\nchannels: [conda-forge]\ndependencies:\n  - python=3.12\n  - pip:\n    - numpy==2.2.6\n"
 HEAD = "name: x\nchannels: [conda-forge]\ndependencies:\n"
 PLACED: Files = {"env.yml": ENV, "a.yml": ENV.replace("demo", "other"), "b.txt": "numpy==2.2.6\n"}
-# A whole SIF without content: its header and a table with one free place.
-_LAUNCH = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0")
-_PLACE = struct.calcsize("<i?IIIqqqqqqq128s384s")
-_HEADER = struct.Struct("<32s10s3s3s16s8q")
-SIF = _HEADER.pack(
-    _LAUNCH, b"SIF_MAGIC\0", b"01\0", b"02\0", bytes(16), 0, 0, 1, 1, _HEADER.size, _PLACE, 4096, 0
-) + bytes(4096)
-
-
-def made_base() -> bytes:
-    """A SIF that can be a base image as far as it is read before a build: one partition of squashfs."""
-    image, content = make_empty_sif("x86_64"), io.BytesIO()
-    add_object(image, size=4, extra=PARTITION.pack(SQUASHFS, SYSTEM, image.arch))
-    write_header(content, image, time=0)
-    return content.getvalue().ljust(find_end(image), b"\0")
-
-
-BASE = made_base()
-ARM = SIF[:45] + b"04\0" + b"\0" * 200  # an image for another processor
-TAR = b"".join(tarfile.TarInfo(name).tobuf() for name in ("manifest.json", "repositories")) + b"\0" * 1024
 SITES = r"did you mean '([\w-]+)'\? known sites: dawn, .*own-site\.md"
 KNOWN = r"did you mean '([\w-]+)'\?"
 TICKS = r"`(recipe [^`]+)`"
@@ -229,7 +205,7 @@ WORDS = [
     Mistake(number="24", line="recipe check --ignore unpined local b.txt", code=2, what="no finding that may be ignored has the code 'unpined'", fix=r"did you mean '(unpinned)'", cure=word("unpined")),
     Mistake(number="25", line="recipe diff --site", code=2, what="option '--site' requires an argument", fix=f"write {OTHERS}", cure=line(), then=(2,)),
     Mistake(number="25f", line="recipe inspect x.sif --gpu --site", code=2, what="option '--site' requires an argument", fix=f"write {OTHERS}", files={"x.sif": SIF}, cure=line(), then=(0, 2)),
-    Mistake(number="25b", line="recipe diff env.yml", code=2, what="diff compares two images or locks, and only 'env.yml' is named", fix=TICKS, cure=line(), then=(2,)),
+    Mistake(number="25b", line="recipe diff env.yml", code=2, what="diff compares two images or locks, and only 'env.yml' is named", fix=f"lock it first: {TICKS}; then name an image or another lock, too", cure=line(), then=(5,)),
     Mistake(number="25c", line="recipe diff x.sif", code=2, what="only 'x.sif' is named", fix=TICKS, files={"x.sif": SIF, "y.sif": SIF}, cure=line(), then=(0, 2)),
     Mistake(number="25d", line="recipe plan lumi-g env.yml --time 1:00 --mem 4G", code=2, what="no options '--time' and '--mem'", fix=TICKS, cure=line()),
     Mistake(number="25e", line="recipe check local env.yml --explian --formt table", code=2, what="no options '--explian' and '--formt'", fix=TICKS, cure=line()),
@@ -333,7 +309,7 @@ WORK = [
     Mistake(number="111c", line="recipe smoke local env.yml", code=2, what="'env.yml' is an environment file, and not an image", fix=f"build it first: {TICKS}", cure=line(), then=NO_ENGINE),
     Mistake(number="113", line="recipe smoke local nothere.sif", code=2, what="the image 'nothere.sif' does not exist", fix=f"{TICKS} builds it", cure=line(), then=NO_ENGINE),
     Mistake(number="113b", line="recipe run local x.sfi -- ls", code=2, what="the image 'x.sfi' does not exist", fix=r"did you mean '(x\.sif)'", files={"x.sif": SIF}, cure=word("x.sfi"), then=(4,)),
-    Mistake(number="113c", line="recipe convert local nothere.tar", code=2, what="the archive 'nothere.tar' does not exist", fix=r"there is (saved\.tar); `docker save NAME -o nothere\.tar` writes it", files={"saved.tar": TAR}, cure=word("nothere.tar"), then=(4,)),
+    Mistake(number="113c", line="recipe convert local nothere.tar", code=2, what="the archive 'nothere.tar' does not exist", fix=r"there is (saved\.tar): `recipe convert local saved\.tar`; `docker save NAME -o nothere\.tar` writes it", files={"saved.tar": TAR}, cure=word("nothere.tar"), then=(4,)),
     *(
         Mistake(number=f"114 {verb}", line=f"recipe {verb} shut/x.sif{more}", code=2, what="'shut/x.sif' cannot be reached: the folder 'shut' may not be entered", fix=r"it is your own: `(chmod u\+rwx shut)`", files={"shut/x.sif": SIF}, cure=then_again(), then=(0, 2, 4))
         for verb, more in (("smoke local", ""), ("run local", " -- ls"), ("convert local", ""), ("status", ""), ("report", ""), ("inspect", ""), ("diff", " env.yml"))
@@ -346,10 +322,10 @@ WORK = [
     Mistake(number="117e", line="recipe report ..", code=2, what="the folder '..' holds no report, no plan and no results", fix=f"build an image first: {TICKS}", cure=line(), then=NO_ENGINE),
     Mistake(number="117b", line="recipe inspect env.yml", code=2, what="'env.yml' is an environment file, and not an image", fix=TICKS, files={"x.tar": TAR, "x.sif": SIF}, cure=line(), then=(0, 2)),
     Mistake(number="117c", line="recipe diff env.yml a.yml", code=2, what="there is no lock 'env.lock.yml'.*there is no lock 'a.lock.yml'", where=r"at: +env\.yml", fix="make it: `recipe lock local env.yml`.*`recipe lock local a.yml`", why="a lock needs indexes"),
-    Mistake(number="118", line="recipe status", code=2, what="'.' is neither a plan folder", fix=f"no jobs were submitted here: {TICKS} submits", cure=line(), then=(2, 4)),
-    Mistake(number="118b", line="recipe status env.yml", code=2, what="'env.yml' is an environment file, and neither an image nor a plan folder", fix=TICKS, files={"x.plan/jobs/submitted.json": "{}"}, cure=line(), then=(2,)),
-    Mistake(number="118c", line="recipe status /nothere", code=2, what="'/nothere' does not exist", fix=f"no jobs were submitted here: {TICKS} submits", cure=line(), then=(2, 4)),
-    Mistake(number="118d", line="recipe status x.pln", code=2, what="'x.pln' does not exist", fix=f"did you mean {TICKS}", files={"x.plan/jobs/submitted.json": "{}"}, cure=line(), then=(2,)),
+    Mistake(number="118", line="recipe status", code=2, what="'.' is neither a plan folder", fix="no jobs were submitted in this folder: name the image or the plan folder", why="which one is the user's"),
+    Mistake(number="118b", line="recipe status env.yml", code=2, what="'env.yml' is an environment file, and neither an image nor a plan folder", fix=TICKS, files={"x.plan/jobs/submitted.json": "{}", "x.plan/plan.json": "{}"}, cure=line(), then=(2,)),
+    Mistake(number="118c", line="recipe status /nothere", code=2, what="'/nothere' does not exist", fix="no jobs were submitted in this folder: name the image or the plan folder", why="which one is the user's"),
+    Mistake(number="118d", line="recipe status x.pln", code=2, what="'x.pln' does not exist", fix=f"did you mean {TICKS}", files={"x.plan/jobs/submitted.json": "{}", "x.plan/plan.json": "{}"}, cure=line(), then=(2,)),
     Mistake(number="121", line="recipe build local env.yml a.yml -o one.sif", code=2, what="'one.sif' cannot hold several images", fix="name a folder with -o", cure=word("one.sif", "one"), then=(4,)),
     Mistake(number="122", line="recipe build local env.yml env.yml", code=2, what="'env.yml' is named twice", fix="name it once", cure=lambda seat, _, __: seat.type("recipe build local env.yml"), then=NO_ENGINE),
     Mistake(number="123", line="recipe plan local env.yml -o foreign", code=2, what="'foreign' holds files that no plan wrote", fix="choose another folder, as in -o (foreign-2)", files={"foreign/README": "mine"}, cure=word("foreign")),

@@ -78,7 +78,7 @@ def test_without_an_exact_fix_it_refuses(env: Path, capsys: pytest.CaptureFixtur
     assert run(["check", "--fix", "local", str(env)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "error[nothing-exact]: no finding has an exact fix" in err
+    assert "note[nothing-exact]: no finding has an exact fix" in err
     assert env.read_text().endswith("  - 3.12\n")
 
 
@@ -122,6 +122,46 @@ def test_what_the_resolver_found_is_corrected_too(env: Path) -> None:
     env.write_text("name: demo\ndependencies:\n  - python=3.12\n  - pip:\n    - torch==2.8.0+cu128\n")
     assert run(["check", "--fix", "lumi-g", str(env)]) == 0
     assert "    - torch==2.8.0\n" in env.read_text()
+
+
+SLIPS = "name: x\ndependencies:\n  - python=3.12\n  - pip:\n    - torch=2.8.0\n    - sklearn\n    - cv2\n"
+
+
+@pytest.mark.parametrize("sites", [["local"], ["local", "lumi-g"], []])
+def test_faults_behind_a_fault_are_corrected_too(sites: list[str], env: Path, capsys: Capture) -> None:
+    env.write_text(SLIPS)
+    assert run(["check", "--fix", "--diff", *sites, str(env)]) == 0
+    assert "3 lines could be corrected" in capsys.readouterr().err
+    assert run(["check", "--fix", *sites, str(env)]) == 0
+    assert "3 lines corrected" in capsys.readouterr().err
+    assert "torch==2.8.0\n    - scikit-learn\n    - opencv-python\n" in env.read_text()
+    assert run(["check", *sites, str(env)]) == 0
+
+
+@pytest.mark.parametrize("sites", [["local"], ["lumi-g", "mn5"]])
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (SLIPS.replace("2.8.0", "2.99.0"), "torch-unknown"),
+        (SLIPS + "    - torchvision==0.1\n", "torch"),
+        (SLIPS + "  - numpy: 1\n    - x y\n", ""),
+    ],
+)
+def test_after_a_correction_the_verdict_is_that_of_check(
+    text: str, code: str, sites: list[str], env: Path, capsys: Capture
+) -> None:
+    env.write_text(text)
+    tried = run(["check", "--fix", "--diff", *sites, str(env)])
+    dry = capsys.readouterr().err
+    assert env.read_text() == text
+    made = run(["check", "--fix", *sites, str(env)])
+    said = capsys.readouterr().err
+    again = run(["check", *sites, str(env)])
+    left = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("error[", "  fix: "))]
+    assert (tried, made) == (again, again) != (0, 0)
+    assert f"error[{code}" in said
+    errors = [one for one in left if one.startswith("error[")]
+    assert all(line in said and line in dry for line in errors), (errors, said)
 
 
 def test_a_file_that_is_right_stays(env: Path, capsys: pytest.CaptureFixture[str]) -> None:

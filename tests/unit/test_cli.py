@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from support.codes import without_codes
 from support.rows import rows
+from support.small_images import SIF
 
 from builder import __version__
 from builder.cli.main import COMMANDS, run
@@ -125,7 +126,7 @@ def test_without_a_command_there_is_help(recipe: Call) -> None:
     ],
 )
 def test_misuse_is_explained(recipe: Call, tmp_path: Path, words: list[str], first: str, fix: str) -> None:
-    (tmp_path / "tiny.sif").touch()
+    (tmp_path / "tiny.sif").write_bytes(SIF)
     answer = recipe(*words)
     assert (answer.code, answer.out) == (2, "")
     lines = without_codes(answer.err).splitlines()

@@ -132,10 +132,14 @@ def test_the_document_of_doctor(
 def test_status_names_a_submitted_plan_of_the_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         find_plan_folder(tmp_path, typed=tmp_path)
-    assert caught.value.findings[0].fix.startswith("no jobs were submitted here: `recipe build lumi-g environment.yml")
+    assert caught.value.findings[0].fix.startswith("no jobs were submitted in this folder: name the image")
     for name in ("my env.plan", "not submitted.plan"):
         (tmp_path / name / "jobs").mkdir(parents=True)
         (tmp_path / name / "plan.json").write_text("{}")
+    with pytest.raises(ConfigError) as caught:
+        find_plan_folder(tmp_path, typed=tmp_path)
+    assert caught.value.findings[0].fix.startswith("no jobs were submitted in this folder: name the image")
+    (tmp_path / "my env.plan" / "report.json").write_text("{}")
     with pytest.raises(ConfigError) as caught:
         find_plan_folder(tmp_path, typed=tmp_path)
     (found,) = caught.value.findings

@@ -222,6 +222,27 @@ def test_flash_attention_is_judged_by_site_and_image(tmp_path: Path) -> None:
     )
 
 
+WHEEL = "flash-attn @ https://example.org/flash_attn-2.7.4.post1+cu12torch2.6cxx11abiFALSE-cp312-cp312-linux_x86_64.whl"
+
+
+@pytest.mark.parametrize(
+    ("site", "line", "code", "fix"),
+    [
+        ("lumi-g", "flash-attn==2.7.4", "build-needs", "remove it for 'lumi-g', build with --backend layers"),
+        ("lumi-g", "flash-attn==2.7.4", "build-needs", "a wheel that was built for AMD GPUs and this torch"),
+        ("lumi-g", WHEEL, "package-vendor", "write flash-attn with a version and build with --backend layers"),
+        ("frontier", WHEEL, "package-vendor", "for AMD there is: built from source with FLASH_ATTENTION_TRITON_AMD"),
+        ("mn5", "flash-attn==2.7.4", "build-needs", "if the base image brings its own flash-attn, remove the line"),
+    ],
+)
+def test_flash_attention_has_a_fix_for_vendor_and_backend(
+    site: str, line: str, code: str, fix: str, tmp_path: Path
+) -> None:
+    text = f"dependencies:\n  - python=3.12\n  - pip:\n    - torch==2.6.0\n    - {line}\n"
+    (found,) = find(tmp_path, site, text, code)
+    assert fix in found.fix
+
+
 # --- all faults at once -----------------------------------------------------------------------------------------------
 
 BROKEN = """\
@@ -255,6 +276,21 @@ SAVED = {
     "\n  <html lang='en'>\n": "download the file itself",
     "Package    Version\n---------- -------\nnumpy      2.0.0\n": "pip freeze",
     "Package    Version  Editable project location\r\n---------- -------  ---\r\nnumpy 2\r\n": "pip freeze",
+    "numpy=2.2.6=py312h72c5963_0\npython=3.12.9=h9e4cc4f_1_cpython\n": "conda env export",
+    "\n# platform: linux-64\r\n_libgcc_mutex=0.1=conda_forge\r\npip=25.0=pypi_0\r\n": "conda env export",
+    "libjpeg-turbo=3.0.0=hd590300_1": "conda env export",
+    'List of packages in environment: "/x"\n\n  Name  Version\n': "conda env export",
+    '\nList of packages in environment: "/x"\n\n  Name  Version\n': "conda env export",
+    '[\n  {\n    "base_url": "https://conda.anaconda.org/conda-forge",\n': "conda env export",
+    "# conda environments:\n#\nbase  *  /opt/conda\n": "conda env export",
+    '[{"name": "numpy", "version": "2.2.6"}]\n': "pip freeze",
+    "Using Python 3.12.3 environment at: x\nPackage Version\n------- -------\nnumpy   2.2.6\n": "pip freeze",
+    "Name: numpy\nVersion: 2.2.6\nSummary: x\n": "pip freeze",
+    "pandas==2.2.2\n├── numpy [required: >=1.26.0, installed: 2.2.6]\n": "pip freeze",
+    "pandas==2.2.2\n  - numpy [required: >=1.26.0, installed: 2.2.6]\n": "pip freeze",
+    "Warning!!! Conflicts:\n* a==1\n - b [required: >=2, installed: 1]\n------\na==1\n": "pip freeze",
+    "demo v0.1.0\n├── numpy v2.2.6\n": "uv export",
+    "Package  Version  Build  Size  Kind  Source\nnumpy  2  py312  8 MiB  conda  x\n": "pixi workspace export",
     "# packages in environment at /opt/x:\n#\n# Name  Version  Build\nnumpy  1.26  py312_0\n": "conda env export",
 }
 

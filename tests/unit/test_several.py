@@ -119,8 +119,8 @@ def test_what_would_be_done_is_said_of_each(recipe: Call, folder: Path) -> None:
     ("plan local a.yml --format json", "recipe plan local a.yml"),
     ("plan --format local a.yml", "recipe plan local a.yml"),
     ("plan --xyzzyx=1 --show local a.yml", "recipe plan --show local a.yml"),
-    ("inspect -q", "recipe inspect -q IMAGE"),
-    ("diff --site local a", "recipe diff --site local a a.yml"),
+    ("inspect -q", "recipe build local a.yml"),
+    ("diff --site local a", "recipe lock local a.yml"),
 ])  # fmt: skip
 def test_a_suggested_line_keeps_the_other_options(recipe: Call, line: str, suggested: str) -> None:
     answer = recipe(*line.split())

@@ -12,7 +12,7 @@ from builder.model.recipe import PipRequirement
 from builder.model.target import Target
 from builder.parse.gpu_tables import VendorPackage, load_image_table, load_package_table
 from builder.resolve.checks.packages import locate, name_devices
-from builder.resolve.checks.vendors import VENDOR_NAMES
+from builder.resolve.checks.vendors import ONE_CALL, VENDOR_NAMES, suggest_without_build
 from builder.resolve.conda_names import matches
 
 
@@ -27,10 +27,12 @@ def check_build_needs(target: Target) -> Iterator[Finding]:
         fix += f"python3 -m pip install --no-build-isolation {line.name}{line.specifier}"
         level: Level = "warning"
         bare = row.compilers and _has_no_compiler(target)
-        if target.backend in ("cotainr", "tykky"):
-            fix = f"{target.backend} installs in one call of pip: give the address of a wheel, or use another site"
+        if target.backend in ONE_CALL:
+            fix = suggest_without_build(row, site=target.site, backend=target.backend)
         elif line.name in target.environment.compiled and target.context.lock is None:
             fix = "no action needed if the base image has a compiler: it is installed last, against the others' torch"
+            if target.environment.place == "base":
+                fix += f"; if the base image brings its own {line.name}, remove the line"
             if bare:
                 fix = "choose a base image with a compiler, if the project offers no wheel for this torch"
         if bare:
@@ -83,7 +85,7 @@ def check_index_login(target: Target) -> Iterator[Finding]:
 def _find_login_reader(target: Target, *, installs: bool) -> tuple[str, Location, Level] | None:
     """Find the code that can read a login: the start of a sentence, its location and a level."""
     built, at = _find_built(target), Location(file=target.recipe.file)
-    if target.backend in ("cotainr", "tykky"):
+    if target.backend in ONE_CALL:
         return f"every program that runs while {target.backend} installs can read", at, "warning"
     if built:
         return (

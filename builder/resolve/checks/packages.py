@@ -76,7 +76,7 @@ def check_vendor(target: Target) -> Iterator[Finding]:
             continue
         works = f"'{line.text}' works on {VENDOR_NAMES[marker.vendor]} devices only"
         message = f"{works}, '{site.name}' has {name_devices(site.vendor)}"
-        fix = suggest_counterpart(line.name, site=site)
+        fix = suggest_counterpart(line.name, site=site, backend=target.backend)
         if fix.startswith("remove it") and line.extras and "cpu" in _find_index_vendors(line):
             fix += f"; {line.name} without the extra runs on CPUs, with 'cpu' in container.gpu"
         level: Level = "warning" if site.vendor == "cpu" else "error"
@@ -98,7 +98,7 @@ def check_vendor_names(target: Target) -> Iterator[Finding]:
         message = f"'{shown}' is for {ending.devices or name_devices(ending.vendor)} ({by_name}), '{site.name}' has "
         message += name_devices(site.vendor)
         error = ending.certain and not is_extra and site.vendor != "cpu"
-        fix = suggest_counterpart(line.name, site=site)
+        fix = suggest_counterpart(line.name, site=site, backend=target.backend)
         if not error and fix.startswith("remove it"):
             fix = f"check that it does what you need on {name_devices(site.vendor)}, or remove it"
         level: Level = "error" if error else "warning"
@@ -187,7 +187,7 @@ def check_default_wheel(target: Target) -> Iterator[Finding]:
         message = (
             f"'{line.text}' from the default index is built for {built}: on '{site.name}' it would run without the GPU"
         )
-        fix = suggest_counterpart(line.name, site=site)
+        fix = suggest_counterpart(line.name, site=site, backend=target.backend)
         if row.usual_on_cpu and fix.startswith("remove it"):
             fix = "add 'cpu' to container.gpu if you want that"
         torch = target.environment.torch

@@ -12,6 +12,7 @@ from builder.parse.gpu_tables import NameSuffix, VendorPackage, load_package_tab
 from builder.resolve.requested import FAMILY
 
 VENDOR_NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "cpu": "CPU"}
+ONE_CALL = ("cotainr", "tykky")  # backends that install everything in one call of pip
 # An ending of a package's name that tells its builds apart; other words behind a row's name make another package.
 _BUILD = re.compile(r"-(?:gpu|cpu|cu(?:da)?\d.*|rocm.*|xpu|migraphx|openvino)")
 
@@ -50,10 +51,13 @@ def read_local(line: PipRequirement) -> str:
     return line.specifier.partition("+")[2]
 
 
-def suggest_counterpart(name: str, *, site: Site) -> str:
-    """Suggest, from the table, what serves a site in place of a package."""
+def suggest_counterpart(name: str, *, site: Site, backend: str = "") -> str:
+    """Suggest, from the table, what serves a site in place of a package, and what the backend can install of it."""
     vendor = site.vendor
     rows = _find_family(name)
+    built = next((row for row in rows if row.name == name and vendor in row.compilers), None)
+    if built is not None and backend in ONE_CALL:
+        return suggest_without_build(built, site=site, backend=backend, wheel=True)
     offers = next(filter(None, (_list_offers(row, site=site) for row in rows)), []) if vendor != "cpu" else []
     if offers:
         return f"for {VENDOR_NAMES[vendor]} there is: {', or '.join(offers)}"
@@ -62,6 +66,22 @@ def suggest_counterpart(name: str, *, site: Site) -> str:
         fix = f"remove it: no build for the ROCm that '{site.name}' serves is known"
     on_cpu = next((row.cpu for row in rows if row.cpu and row.cpu != name), "")
     return f"{fix}; {on_cpu} has the same module, without the GPU" if on_cpu else fix
+
+
+def suggest_without_build(row: VendorPackage, *, site: Site, backend: str, wheel: bool = False) -> str:
+    """Suggest what serves where a backend cannot compile a package against the torch that it installs.
+
+    `wheel` says that the recipe names a wheel of another vendor.
+    """
+    known = {*ONE_CALL, backend}
+    other = next((name for name in site.build.backends if name not in known), "")
+    compiler = row.compilers.get(site.vendor, "")
+    where = f" (in a base image with {compiler})" if compiler else ""
+    fix = f"{backend} installs in one call of pip, before torch is there: remove it for '{site.name}'"
+    version = f"write {row.name} with a version and " if wheel else ""
+    fix += f", {version}build with --backend {other}, which installs it after torch{where}" if other else ""
+    fits = f"a wheel that was built for {VENDOR_NAMES[site.vendor]} GPUs and this torch"
+    return f"{fix}, or give the address of {fits}" if site.vendor != "cpu" else fix
 
 
 def _find_family(name: str) -> list[VendorPackage]:

@@ -10,12 +10,13 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from builder.model.finding import ConfigError
 from builder.parse.yaml import USUAL
 from builder.system.layout import JOBS, PLAN_FILE, REPORT_FILE, SUBMITTED_FILE, plan_folder
 
 Kind = Literal[
     "an environment file", "a site file", "a lock", "an image", "an archive", "a plan folder", "a folder",
-    "an empty file", "a text file", "a file of another kind",
+    "an empty file", "a text file", "a file of another kind", "a pipe, a socket or a device",
 ]  # fmt: skip
 HEAD = 65_536  # bytes of a file that say what it is
 # Keys that every site file of a user's has, and that no environment file has.
@@ -32,7 +33,7 @@ def find_kind(path: Path) -> Kind | None:
         if path.is_dir():
             return "a plan folder" if (path / PLAN_FILE).is_file() or path.suffix == ".plan" else "a folder"
         if not path.is_file():
-            return None
+            return "a pipe, a socket or a device" if path.exists() else None
         with path.open("rb") as file:
             head = file.read(HEAD)
         return _find_kind_of_file(path, head)
@@ -76,12 +77,13 @@ def list_environments() -> list[str]:
 
 def list_images() -> list[str]:
     """The images of this folder, those whose build was recorded first."""
-    return sorted(_here(*IMAGES), key=lambda name: not (plan_folder(Path(name)) / REPORT_FILE).is_file())
+    found = [name for name in _here(*IMAGES) if _is_whole(Path(name))]
+    return sorted(found, key=lambda name: not (plan_folder(Path(name)) / REPORT_FILE).is_file())
 
 
 def list_archives() -> list[str]:
     """The archives of this folder."""
-    return _here(*ARCHIVES)
+    return [name for name in _here(*ARCHIVES) if find_kind(Path(name)) == "an archive"]
 
 
 def list_measured() -> list[str]:
@@ -93,7 +95,19 @@ def list_measured() -> list[str]:
 
 def list_submitted(folder: Path) -> list[str]:
     """The plan folders in a folder from which jobs were submitted."""
-    return [str(path.parents[1]) for path in sorted(folder.glob(f"*/{JOBS}/{SUBMITTED_FILE}"))]
+    found = [path.parents[1] for path in sorted(folder.glob(f"*/{JOBS}/{SUBMITTED_FILE}"))]
+    return [str(path) for path in found if (path / PLAN_FILE).is_file()]
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a path is an image that does not end before its end."""
+    from builder.inspect.image import check_image
+
+    try:
+        check_image(path)
+    except (ConfigError, OSError):
+        return False
+    return True
 
 
 def _here(*ends: str) -> list[str]:
