@@ -20,6 +20,7 @@ from urllib.parse import unquote
 from ..sif.digest import hash_file
 from ..sif.errors import LayeringError, log_line
 from ..sif.programs import ask, clean_environment
+from .certificates import FILE, FOLDERS
 from .conda_solver import CondaPackage, solve_request
 from .spec import FIX as FETCH
 from .uv import find_uv, make_uv_environment
@@ -154,7 +155,8 @@ def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offl
     if code == 0:
         if not out.strip().startswith(f"{RELEASE}."):
             log_line(f"py-rattler is {out.strip()}, this was tried with {RELEASE}")
-        return CondaClient(argv=(sys.executable,), environment={}, work=work, cache=cache, offline=offline)
+        own = {name: environment[name] for name in (FILE, FOLDERS) if name in environment}
+        return CondaClient(argv=(sys.executable,), environment=own, work=work, cache=cache, offline=offline)
     uv = find_uv()
     if uv is not None:
         # Not `uv run --with`: that takes no hashes.

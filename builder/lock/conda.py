@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from builder.layers.cache_folders import CONDA
+from builder.layers.certificates import find_certificates
 from builder.layers.conda_solver import solve_request
 from builder.lock.session import Session, format_output_tail, make_unreachable_error
 from builder.model.finding import ConfigError, Finding, Location, StepError, ToolError, UnsupportedError
@@ -53,7 +54,7 @@ def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at:
     finished = session.run(
         [sys.executable, str(WORKER), str(request), str(answer)],
         cwd=session.work,
-        env=session.environment,
+        env={**session.environment, **find_certificates(session.environment).variables},
         name="solver",
     )
     try:
