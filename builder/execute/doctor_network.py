@@ -33,7 +33,7 @@ GROUP = "network"
 ELSEWHERE = "build where there is a network and copy the image"
 FIX = f"set https_proxy, or a mirror (docs/recipes.md); or {ELSEWHERE}"
 
-TRUST_FIX = "name the file of the site's certificates in SSL_CERT_FILE, or have them added to the store of this machine"
+TRUST_FIX = "name the file of the site's certificates in SSL_CERT_FILE, or have them added to this machine's store"
 
 
 def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]:

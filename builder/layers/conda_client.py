@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from ..sif.digest import hash_file
 from ..sif.errors import LayeringError, log_line
-from ..sif.programs import ask, clean_environment
+from ..sif.programs import ask, clean_environment, find_signal
 from .certificates import FILE, FOLDERS
 from .conda_solver import CondaPackage, solve_request
 from .spec import FIX as FETCH
@@ -107,9 +107,8 @@ class CondaClient:
                 found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 print((out + err).strip()[-4000:], flush=True)
-                if code < 0 or code > 128:  # as a shell reports it, and uv
-                    message = f"py-rattler was killed by signal {-code if code < 0 else code - 128}"
-                    raise LayeringError(message, fix="build again; where memory was short, with more of it") from None
+                if killed := find_signal("py-rattler", code):
+                    raise killed from None
                 raise LayeringError(f"py-rattler ended with {code} and no answer", fix=FIX) from None
         if found["error"]:
             text = re.sub(r"\s+", " ", found["text"]).strip().rstrip(".")

@@ -54,11 +54,11 @@ class Authority:
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
     folder = tmp_path_factory.mktemp("site")
     new = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj"]
+    signed = ["openssl", "x509", "-req", "-days", "2", "-CAcreateserial"]
     lines = [
         [*new, "/CN=site", "-x509", "-days", "2", "-keyout", "site.key", "-out", "site.pem"],
         [*new, "/CN=index", "-keyout", "own.key", "-out", "own.csr"],
-        [*"openssl x509 -req -days 2 -CAcreateserial -CA site.pem -CAkey site.key -in own.csr -out own.pem".split()]
-        + ["-extfile", "names"],
+        [*signed, "-CA", "site.pem", "-CAkey", "site.key", "-in", "own.csr", "-out", "own.pem", "-extfile", "names"],
     ]
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
     for line in lines:
