@@ -55,6 +55,19 @@ def word(old: str, new: str = r"\1") -> Cure:
     return do
 
 
+def install_package(seat: Seat, row: Mistake, fix: Match[str]) -> Shown:
+    """The command of the fix, with a stand-in for this system's package manager; then the line again."""
+    place = seat.work.parent / "programs"
+    make = f"""for word; do
+        case $word in *apptainer*) names=apptainer ;; squashfs*) names="mksquashfs unsquashfs" ;; *) names= ;; esac
+        for name in $names; do echo "#!/bin/sh" >{place}/$name; chmod 755 {place}/$name; done
+    done"""
+    managers = dict.fromkeys(("apt", "dnf", "zypper", "apk", "pacman"), make)
+    seat.install({"sudo": 'exec "$@"', "add-apt-repository": "exit 0", **managers})
+    assert seat.type(shlex.join(["sh", "-c", fix[1]])).code == 0
+    return seat.type(row.line)
+
+
 def line(new: str = r"\1") -> Cure:
     """The line that the fix says."""
     return lambda seat, _, fix: seat.type(fix.expand(new))
@@ -309,8 +322,8 @@ WORK = [
     Mistake(number="94b", line="recipe build local env.yml --from build", code=2, what="no step 'build' to start from", fix="did you mean '(build-image)'", cure=word("build", r"\1"), then=(2,), why="the first `build` is the command"),
     Mistake(number="95", line="recipe build local env.yml --locked", code=3, what="--locked requires a lock, and there is none for 'local'", where=r"at: +env\.lock\.yml", fix=r"run `recipe lock local env\.yml`", why="a lock needs indexes: tests/engines/test_lock_pip.py"),
     Mistake(number="95b", line="recipe build local env.yml --base base.sif --locked", code=3, what="--locked requires a lock", where=r"at: +env\.lock\.yml", fix=r"run `recipe lock local env\.yml --base \S*base\.sif`", files={"base.sif": BASE}, why="a lock needs indexes: tests/unit/test_lock.py tries the line"),
-    Mistake(number="96", line="recipe build local env.yml", code=4, what="needs 'apptainer' or 'singularity', which is not on PATH", fix=r"`module load apptainer` on a cluster; else `sudo dnf install apptainer`", why="an installation"),
-    Mistake(number="96b", line="recipe build local env.yml", code=4, what="needs 'mksquashfs' and 'unsquashfs', which are not on PATH", fix=r"`sudo apt install squashfs-tools`", why="an installation"),
+    Mistake(number="96", line="recipe build local env.yml", code=4, what="needs 'apptainer' or 'singularity', which is not on PATH", fix=r"`(sudo [^`]*apptainer[^`]*)`", cure=install_package, then=NO_ENGINE),
+    Mistake(number="96b", line="recipe build local env.yml", code=4, what="needs 'mksquashfs' and 'unsquashfs', which are not on PATH", fix=r"`(sudo [^`]*squashfs[^`]*)`", cure=install_package, then=NO_ENGINE),
     Mistake(number="97", line="recipe build local env.yml --backend docker", code=4, what="needs 'docker', which is not on PATH", fix=r"install the Docker engine .*or leave `(--backend) (docker)` out", cure=leave("--backend", "docker"), then=NO_ENGINE),
     Mistake(number="99", line="recipe build lumi-g env.yml --submit --account project_1", code=4, what="there is no sbatch here", fix=r"log in to 'lumi-g'.*`(recipe plan lumi-g env\.yml)`", cure=line()),
     Mistake(number="100", line=f"{JOBS} --account project_1", code=4, what="Slurm does not answer", fix="try again in a while", programs={"sbatch": DEAF}, cure=install(sbatch=TAKES)),
