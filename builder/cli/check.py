@@ -26,9 +26,17 @@ from builder.cli.screen import get_screen_width
 from builder.cli.targets import Selection, read_words
 from builder.compile.backends import check_backend
 from builder.compile.image_files import make_expectations
-from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, find_nearest, select_errors
+from builder.model.finding import (
+    BuilderError,
+    ConfigError,
+    Finding,
+    ToolError,
+    UnsupportedError,
+    find_nearest,
+    select_errors,
+)
 from builder.model.recipe import Recipe
-from builder.model.target import Context
+from builder.model.target import Context, Target
 from builder.model.text import escape_line
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
@@ -219,6 +227,8 @@ def _check_recipe(name: str, *, file: str, recipe: Recipe, context: Context) -> 
             from builder.compile.compile import compile_plan
 
             compile_plan(target, page=False)
+        if target.base.reference.startswith("/") and Path(target.base.reference).exists():
+            findings = (*findings, *_list_base_faults(target, recipe=recipe, context=context))
     except UnsupportedError as error:
         return CheckResult(site=name, file=file, findings=error.findings)
     except ConfigError:
@@ -233,6 +243,24 @@ def _check_recipe(name: str, *, file: str, recipe: Recipe, context: Context) -> 
         packages=target.packages,
         findings=findings,
     )
+
+
+def _list_base_faults(target: Target, *, recipe: Recipe, context: Context) -> tuple[Finding, ...]:
+    """What a build refuses of a base image that is here: its processor, its Python, its glibc.
+
+    Raises ConfigError for a file of the user's own that is no base image.
+    """
+    from builder.compile.compile import compile_plan
+    from builder.pipeline.prepare import check_base_file
+    from builder.pipeline.request import Build
+
+    plan = compile_plan(target, page=False)
+    build = Build(plan=plan, site=target.site, recipe=recipe, context=context, image=Path(plan.image))
+    try:
+        check_base_file(build, environment=os.environ)
+    except (UnsupportedError, ToolError) as error:
+        return error.findings
+    return ()
 
 
 def _drop_ignored(outcome: CheckResult, *, ignored: Sequence[str]) -> CheckResult:

@@ -44,7 +44,7 @@ CLASSES = (
         codes=split_words(
             "lock-altered lock-base lock-channel lock-commit lock-conda lock-faulty lock-folder lock-glibc "
             "lock-hash lock-network lock-no-file lock-no-hash lock-pip lock-provided lock-python lock-site "
-            "lock-solver lock-spec lock-uv lock-write"
+            "lock-solver lock-spec lock-stopped lock-uv lock-write"
         ),
     ),
     CodeClass(
@@ -84,8 +84,9 @@ CLASSES = (
     CodeClass(
         text="This machine lacks something, or is not a machine of the site: see `recipe doctor SITE`.",
         codes=split_words(
-            "architecture-unknown base-processor cache-folder cache-in-use login-node no-key no-log no-memory "
-            "no-program no-scheduler no-slurm no-space no-tmpdir not-signed not-started not-this-site smoke-cpu"
+            "architecture-unknown base-glibc base-processor cache-folder cache-in-use login-node no-key no-log "
+            "no-memory no-program no-scheduler no-slurm no-space no-tmpdir not-signed not-started "
+            "not-this-site smoke-cpu"
         ),
     ),
     CodeClass(
@@ -99,7 +100,7 @@ CLASSES = (
     CodeClass(
         text="A step of the build failed: the message says why as far as its log tells, and names the log.",
         codes=split_words(
-            "base-replaced build-needs-module conflict docker-buildx docker-down docker-rights image-kept "
+            "base-replaced build-needs-module conflict docker-buildx docker-down docker-rights file-size image-kept "
             "interrupted licence multiple-conda no-compiler no-conda-package no-fuse no-image no-image-made "
             "no-network no-package no-product no-rights no-space-image no-space-output no-subuid "
             "no-user-namespaces no-wheel not-as-planned not-fetched not-published not-the-same one-user-id "

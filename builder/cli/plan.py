@@ -27,7 +27,7 @@ from builder.inspect.origin import compute_plan_digest, read_image_plan, read_pl
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, suggest_name
 from builder.pipeline.own_inputs import check_own_inputs
 from builder.pipeline.plans import Planned, plan_builds
-from builder.pipeline.prepare import check_jobs_ended, make_folder
+from builder.pipeline.prepare import check_base_file, check_jobs_ended, make_folder
 from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, make_failure
 
 
@@ -99,6 +99,7 @@ def run_command(
     for key, found in planned.items():
         try:
             build = _get_build(found, output=output if named.single else None)
+            check_base_file(build, environment=os.environ)
             terminal.report_plan(key, build)
             if show:
                 terminal.describe_build(build)

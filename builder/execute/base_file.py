@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
+from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan
 from builder.model.text import sanitize
 
@@ -22,7 +22,7 @@ def check_base(plan: Plan, *, at: Location, own: bool, environment: Mapping[str,
     """Raise for a base image that no engine can use: ConfigError for the user's `own`, ToolError for a site's.
 
     Opens regular files only. The layers backend needs a SIF with a squashfs partition; what it builds without a server
-    needs its base image in the cache.
+    needs its base image in the cache. A SIF whose Python or glibc is not what the plan needs is an UnsupportedError.
     """
     if plan.base.startswith("/"):
         wrong = _find_file_fault(Path(plan.base), layers=plan.backend == "layers")
@@ -35,6 +35,8 @@ def check_base(plan: Plan, *, at: Location, own: bool, environment: Mapping[str,
         if own:
             raise ConfigError(Finding(code=code, message=message, at=at, fix=fix))
         raise ToolError(Finding(code=code, message=message, fix="name another base image with --base"))
+    if plan.base.startswith("/"):
+        _check_programs(plan, at=at if own else None)
     if plan.backend == "layers" and environment.get("RECIPE_OFFLINE") and not plan.base.startswith("/"):
         _check_cached(plan, environment=environment)
 
@@ -65,6 +67,34 @@ def _find_file_fault(path: Path, *, layers: bool) -> str:
     except OSError as error:
         return (error.strerror or str(error)).lower()
     return ""
+
+
+def _check_programs(plan: Plan, *, at: Location | None) -> None:
+    """Raise UnsupportedError where the Python or the glibc of a base image stops the build later; only of a SIF."""
+    own = {file.path.removeprefix("image/"): file.text for file in plan.files if file.path.startswith("image/")}
+    wanted, requirements = own.get("python-version", "").strip(), any(name.startswith("require") for name in own)
+    layers = plan.backend == "layers" and requirements and own.get("place", "").strip() == "venv"
+    if not (wanted or layers) or (plan.backend == "layers" and not requirements):
+        return
+    from builder.layers.base_facts import read_base_programs
+    from builder.layers.wheels import name_platform
+    from builder.sif.errors import LayeringError
+
+    try:
+        found = read_base_programs(Path(plan.base))
+    except LayeringError:
+        return  # an archive, a folder, or a file system that only an engine reads
+    # The distribution's packages come before Python is looked for, but for layers.
+    if wanted and found.minor not in ("", wanted) and (layers or "python" not in own.get("system.txt", "")):
+        message = f"the recipe requires Python {wanted}, the base image has {found.minor}"
+        fix = f"write python={found.minor}, or use a base image with Python {wanted}"
+        raise UnsupportedError(Finding(code="base-python", message=message, at=at, fix=fix))
+    if layers and found.minor:
+        try:
+            name_platform(found.machine, found.glibc)
+        except LayeringError as error:
+            finding = Finding(code="base-glibc", message=str(error), at=at, fix=error.fix)
+            raise UnsupportedError(finding) from None
 
 
 def _name_fault(reference: str) -> str:

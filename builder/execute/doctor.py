@@ -15,8 +15,9 @@ from pathlib import Path
 from builder.execute.docker_daemon import GROUP as DOCKER
 from builder.execute.docker_daemon import examine_docker
 from builder.execute.doctor_readings import Reading, examine_places
+from builder.execute.installation import find_installation
 from builder.execute.machine import has_modules
-from builder.execute.preflight import HOW_TO_GET, is_login_node
+from builder.execute.preflight import is_login_node
 from builder.layers.uv import FIX as UV_FIX
 from builder.layers.uv import find_own_uv, find_uv
 from builder.model.finding import Finding, ToolError
@@ -101,7 +102,7 @@ def examine_programs(site: Site | None, *, found: Mapping[str, Path], environmen
     ]
     for need in list_missing(site, found=found) if site else ():
         says = f"missing; the backend {site.build.backends[0]} needs it" if site else ""
-        name, fix = " or ".join(need), HOW_TO_GET[need[0]]
+        name, fix = " or ".join(need), find_installation(need[0], environment=environment)
         readings.append(Reading(name=name, state="bad", says=says, fix=fix, group="engines"))
     return readings
 

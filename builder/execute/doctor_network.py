@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import re
+import ssl
+import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from builder.execute.doctor_readings import Reading
+from builder.layers.certificates import find_certificates, make_tls_context
 from builder.layers.reference import parse_reference
-from builder.layers.uv import SETTINGS, find_uv
+from builder.layers.uv import INDEXES, SETTINGS, find_uv, make_uv_environment, make_uv_settings
 from builder.model.site import Site
 from builder.resolve.package_plan import TORCH_HOST
 from builder.sif.errors import LayeringError
+from builder.sif.programs import ask
 from builder.system.capture import read_output
 
 SECONDS = 4.0  # for all answers together, which come at the same time: a first look-up of a name may take seconds
+INDEX_NAMES = ("package index", "torch index")  # uv asks these
 CONDA = "https://conda.anaconda.org/"
 DEFAULT = re.compile(rb"default package index \(by default: <(https://[^>]+)>")  # in the help of uv
+REFUSED = re.compile(r"invalid peer certificate: (?:Other\(OtherError\()?(\w+)")  # of uv 0.13
+UNTRUSTED = "its certificate is not trusted here"
 GROUP = "network"
 ELSEWHERE = "build where there is a network and copy the image"
 FIX = f"set https_proxy, or a mirror (docs/recipes.md); or {ELSEWHERE}"
+
+TRUST_FIX = "name the file of the site's certificates in SSL_CERT_FILE, or have them added to this machine's store"
 
 
 def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]:
@@ -31,7 +41,11 @@ def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> lis
     places = list_servers(site, environment=environment)
     found: dict[str, str] = {}
     # Who looks up a name may wait longer than anybody wants: such a thread ends with the program.
-    threads = [threading.Thread(target=_reach, args=(url, environment, found), daemon=True) for url in places.values()]
+    indexes = {places.get(name) for name in INDEX_NAMES}
+    threads = [
+        threading.Thread(target=_reach, args=(url, environment, found), kwargs={"by_uv": url in indexes}, daemon=True)
+        for url in places.values()
+    ]
     end = time.monotonic() + SECONDS
     for thread in threads:
         thread.start()
@@ -43,15 +57,17 @@ def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> lis
             name=name,
             state="none" if said[name] else "ok",
             says=f"{urlsplit(url).hostname}: {said[name] or 'reached'}",
-            fix=_fix(environment) if said[name] else "",
+            fix=_fix(environment, said[name]) if said[name] else "",
             group=GROUP,
         )
         for name, url in places.items()
     ]
 
 
-def _fix(environment: Mapping[str, str]) -> str:
+def _fix(environment: Mapping[str, str], said: str) -> str:
     """What may help where a server does not answer; a proxy that is set is not set again."""
+    if said.startswith(UNTRUSTED):
+        return TRUST_FIX
     names = [name for name in ("https_proxy", "HTTPS_PROXY") if environment.get(name)]
     return f"check the proxy that {names[0]} names, or set a mirror; or {ELSEWHERE}" if names else FIX
 
@@ -62,9 +78,9 @@ def list_servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[s
     names = ("UV_DEFAULT_INDEX", *SETTINGS["UV_DEFAULT_INDEX"])
     index = next((environment[name] for name in names if environment.get(name)), "")
     found = {
-        "package index": index or find_default_index(environment),
+        INDEX_NAMES[0]: index or find_default_index(environment),
         "conda": CONDA,
-        "torch index": torch.replace("{token}", "cpu") or f"https{TORCH_HOST}/",
+        INDEX_NAMES[1]: torch.replace("{token}", "cpu") or f"https{TORCH_HOST}/",
     }
     for image in site.base_images if site else ():
         if image.reference.startswith(("docker://", "oras://")):
@@ -86,12 +102,38 @@ def find_default_index(environment: Mapping[str, str]) -> str:
     return found[1].decode() if found else ""
 
 
-def _reach(url: str, environment: Mapping[str, str], found: dict[str, str]) -> None:
-    """Note "" for a server that answers, else why not."""
+def _reach(url: str, environment: Mapping[str, str], found: dict[str, str], *, by_uv: bool) -> None:
+    """Note "" for a server that answers, else why not; uv has the last word on the certificates of an index."""
     try:
-        found[url] = _query_server(url, environment)
+        said = _query_server(url, environment)
+        if by_uv and url.startswith("https://") and said in ("", UNTRUSTED):
+            untrusted = _find_untrusted(url, environment)
+            said = said if untrusted is None else untrusted
+        found[url] = said
     except MemoryError:
         found[url] = "there is not enough memory to ask"
+
+
+def _find_untrusted(url: str, environment: Mapping[str, str]) -> str | None:
+    """Return "" where uv accepts the certificate of an index, what is wrong where it does not, None without a uv.
+
+    uv rejects certificates that OpenSSL accepts, and without any store it trusts roots of its own.
+    """
+    try:
+        program = find_uv(environment)
+    except LayeringError:
+        program = None
+    if program is None:
+        return None
+    settings = make_uv_settings(environment, cache=Path("/nonexistent"))
+    settings = {name: value for name, value in settings.items() if name not in (*INDEXES, "UV_FIND_LINKS")}
+    env = {**make_uv_environment(settings), "UV_HTTP_RETRIES": "0", "UV_PYTHON": sys.executable}
+    argv = [program, "pip", "compile", "--no-cache", "--quiet", "--no-deps", "--default-index", url, "-"]
+    try:
+        found = REFUSED.search(ask(argv, env=env, text="recipe-doctor\n", seconds=SECONDS)[2])
+    except LayeringError:
+        return None
+    return f"{UNTRUSTED} ({found[1]})" if found else ""
 
 
 def _query_server(url: str, environment: Mapping[str, str]) -> str:
@@ -104,13 +146,16 @@ def _query_server(url: str, environment: Mapping[str, str]) -> str:
     host = urlsplit(url).hostname or ""
     if any(host == one or host.endswith(f".{one.lstrip('.*')}") for one in _list_no_proxy(environment)):
         proxies = {}
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
+    tls = urllib.request.HTTPSHandler(context=make_tls_context(find_certificates(environment)))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), tls)
     try:
         opener.open(urllib.request.Request(url, method="HEAD"), timeout=SECONDS).close()
     except urllib.error.HTTPError as error:
         error.close()
         return "the proxy refuses" if error.code == 407 else ""
     except (OSError, ValueError) as error:
+        if isinstance(getattr(error, "reason", error), ssl.SSLCertVerificationError):
+            return UNTRUSTED
         return str(getattr(error, "reason", error))[:120]
     return ""
 

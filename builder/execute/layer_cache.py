@@ -25,7 +25,6 @@ from builder.layers.private_folders import PrivateError
 from builder.layers.shared_cache import open_shared_cache
 from builder.model.finding import Finding, Location, ToolError
 from builder.model.plan import Plan
-from builder.model.text import exists
 from builder.sif.errors import LayeringError
 
 COMPILED = "compiled"  # of a download; it is kept with the layers, and is bounded with them
@@ -59,9 +58,18 @@ def is_layer_cache_missing(environment: Mapping[str, str]) -> bool:
     """Whether there is no cache of layers yet; makes nothing, raises ToolError where its folder cannot be used."""
     with _convert_errors():
         folder = find_cache_folder(environment)
-        if exists(folder):
+        if _is_there(folder):
             check_cache_content(ensure_cache_part(folder))
-        return not exists(folder / LAYERS)
+        return not _is_there(folder / LAYERS)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a path exists; raises OSError where that cannot be known."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def find_layer_cache(plan: Plan, environment: Mapping[str, str]) -> Path | None:

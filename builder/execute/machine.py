@@ -54,14 +54,19 @@ def check_machine(
             fix = suggest_path(Path(plan.base))
             raise ConfigError(Finding(code="base-missing", message=message, at=base_at, fix=fix))
         raise ToolError(_make_elsewhere_finding(site, f"its base image '{plan.base}' is not here", recipe=recipe))
-    if makes and plan.base.startswith("/") and Path(plan.base).is_file():  # a pipe would keep who opens it waiting
-        _check_processor(site, Path(plan.base), at=base_at)
     if makes and plan.base:
-        own = plan.base not in [image.reference for image in site.base_images]
-        check_base(plan, at=base_at, own=own, environment=environment)
+        check_base_here(site, plan, at=base_at, environment=environment)
     loads = any(_MODULE.search(file.text) for file in plan.files if file.path in {step.script for step in here})
     if loads and (why := _lacks_site(site, environment=environment, root=root)):
         raise ToolError(_make_elsewhere_finding(site, why, recipe=recipe))
+
+
+def check_base_here(site: Site, plan: Plan, *, at: Location, environment: Mapping[str, str]) -> None:
+    """Raise for a base image that the build would refuse, as far as this machine has it; reads a few of its files."""
+    if plan.base.startswith("/") and Path(plan.base).is_file():  # a pipe would keep who opens it waiting
+        _check_processor(site, Path(plan.base), at=at)
+    own = plan.base not in [image.reference for image in site.base_images]
+    check_base(plan, at=at, own=own, environment=environment)
 
 
 def _lacks_site(site: Site, *, environment: Mapping[str, str], root: Path) -> str:

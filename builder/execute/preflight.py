@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from builder.execute.installation import find_installation
 from builder.layers.locks import make_mark
 from builder.model.finding import ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan, Step
@@ -45,29 +46,6 @@ MOVE_OUTPUT = "choose a larger disk with -o"
 
 # What environment files, site files, locks, reports and programs are called: no image that a build may replace.
 NO_IMAGES = (".yml", ".yaml", ".txt", ".toml", ".json", ".lock", ".cfg", ".ini", ".md", ".html", ".py", ".sh", ".csv")
-
-# Where its packages are: https://apptainer.org/docs/admin/main/installation.html, squashfs-tools: conda-forge too.
-APPTAINER = (
-    "`module load apptainer` on a cluster; else `sudo dnf install apptainer`, on Ubuntu "
-    "`sudo add-apt-repository -y ppa:apptainer/ppa && sudo apt install apptainer` (others: apptainer.org/docs/admin)"
-)
-SQUASHFS_TOOLS = (
-    "`sudo apt install squashfs-tools`, or `sudo dnf install squashfs-tools`; "
-    "without root `conda install -c conda-forge squashfs-tools`"
-)
-HOW_TO_GET = {
-    "apptainer": APPTAINER,
-    "singularity": APPTAINER,
-    "cotainr": "load its module (LUMI: `module load CrayEnv cotainr`), or `pip install cotainr`",
-    "docker": "install the Docker engine (docs.docker.com/engine/install), or build on a workstation that has it",
-    "conda-containerize": "load the module of Tykky (LUMI: lumi-container-wrapper)",
-    "pip-containerize": "load the module of Tykky (LUMI: lumi-container-wrapper)",
-    "wrap-container": "load the module of Tykky (LUMI: lumi-container-wrapper)",
-    "mksquashfs": SQUASHFS_TOOLS,
-    "unsquashfs": SQUASHFS_TOOLS,
-    "sbatch": "run this on a login node of the site",
-    "srun": "run this on a login node of the site",
-}
 
 
 def check_output(
@@ -187,7 +165,8 @@ def find_programs(steps: Sequence[Step], *, environment: Mapping[str, str]) -> d
                 found[path.name] = path
             elif wanted not in named:
                 named.add(wanted)
-                fix = next((HOW_TO_GET[name] for name in names if name in HOW_TO_GET), "install it, or load its module")
+                known = (find_installation(name, environment=environment) for name in names)
+                fix = next(filter(None, known), "install it, or load its module")
                 missing.setdefault((step.name, fix), []).append(" or ".join(f"'{name}'" for name in names))
     if missing:
         raise ToolError(*(_make_missing_finding(step, programs, fix=fix) for (step, fix), programs in missing.items()))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.execute.installation import find_installation
 from builder.inspect.sif_objects import SIGNATURE, SifError, read_sif
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan
@@ -46,7 +47,8 @@ def find_signer(plan: Plan, *, environment: Mapping[str, str]) -> Signer:
         )
     engine = find_program("apptainer", env=environment) or find_program("singularity", env=environment)
     if engine is None:
-        message, fix = "there is neither 'apptainer' nor 'singularity' on PATH to sign with", "install or load one"
+        message = "there is neither 'apptainer' nor 'singularity' on PATH to sign with"
+        fix = find_installation("apptainer", environment=environment)
         raise ToolError(Finding(code="no-program", message=message, fix=fix))
     listed = capture([str(engine), "key", "list", "--secret"], env=environment)
     if listed.exit_code or not FINGERPRINT.search(listed.text):

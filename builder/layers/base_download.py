@@ -29,6 +29,7 @@ from ..sif.sif import (
 )
 from ..sif.tree import read, remove, walk, write
 from .cache import Store, compute_key
+from .certificates import find_certificates
 from .reference import HUB, HUB_SERVER, parse_reference
 from .spec import FIX
 
@@ -116,7 +117,7 @@ def _fetch(reference: str, target: Path, *, runtime: str, packer: Packer) -> Non
     started = int(clock.time())
     try:
         argv = [runtime, "build", "--force", "--fix-perms", "--sandbox", str(tree), reference]
-        if follow(argv, env=clean_environment()):
+        if follow(argv, env=clean_environment(find_certificates(os.environ).variables)):
             raise LayeringError(f"the base image '{reference}' could not be fetched", told=True)
         newest = normalize_times(tree, before=started)
         _normalize_labels(tree, time=newest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -97,6 +97,60 @@ def read_base_facts(image: Path, *, store: Store) -> BaseFacts:
     return facts
 
 
+def read_base_programs(image: Path) -> BaseFacts:
+    """Return the machine, the Python and the glibc of a base image alone, in milliseconds; raises LayeringError.
+
+    Only the folders on their paths are read; `read_base_facts` lists the image and computes its digest.
+    """
+    try:
+        sif = read_sif(image)
+        with image.open("rb") as source:
+            reader = Reader(source, offset=sif.system.offset)
+            bare = BaseFacts(sha256="", machine=sif.machine, links=_Links(reader))
+            names = sorted(f"{ENVIRONMENT}/{name}" for name in reader.list_names(ENVIRONMENT))
+            files = _Files(reader)
+            libc = _find_libc(bare, files)
+            contents = _read_contents(image, [*names, *([libc] if libc else [])], offset=sif.system.offset)
+            path = _find_path([contents[name].decode(errors="replace") for name in names if name in contents])
+            python, minor = _find_python(bare, files, path)
+    except (SifError, SquashfsError, OSError) as error:
+        raise _make_error(image, error) from None
+    glibc = GLIBC.search(contents.get(libc, b""))
+    return BaseFacts(
+        sha256="", machine=sif.machine, python=python, minor=minor, glibc=glibc[1].decode() if glibc else ""
+    )
+
+
+class _Links(Mapping[str, str]):
+    """The links of an image, found when a path needs one."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    def __getitem__(self, path: str) -> str:
+        found = self.reader.find(path)
+        if found is None or found.kind != LINK:
+            raise KeyError(path)
+        return found.target
+
+    def __iter__(self) -> Iterator[str]:
+        return (file.path for file in self.reader.list_files() if file.kind == LINK)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Files(Container[str]):
+    """The files of an image, found one by one."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    def __contains__(self, path: object) -> bool:
+        found = self.reader.find(str(path))
+        return found is not None and found.kind not in (FOLDER, LINK)
+
+
 def _inspect(image: Path, sif: Sif) -> str:
     for item in sif.objects:
         if item.label == INSPECT:
@@ -154,7 +208,7 @@ def _drop_surrogates(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _make_error(image: Path, error: SquashfsError | OSError) -> LayeringError:
+def _make_error(image: Path, error: SifError | SquashfsError | OSError) -> LayeringError:
     reason = getattr(error, "strerror", None) or str(error)
     return LayeringError(f"the file system in '{image}' cannot be read: {reason}", fix=FIX)
 
@@ -172,7 +226,7 @@ def _read_contents(image: Path, paths: Sequence[str], *, offset: int) -> dict[st
         raise _make_error(image, error) from None
 
 
-def _find_libc(bare: BaseFacts, files: set[str]) -> str:
+def _find_libc(bare: BaseFacts, files: Container[str]) -> str:
     for folder in ("/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib64", "/lib"):
         path = bare.resolve_path(f"{folder}/libc.so.6")
         if path in files:
@@ -200,7 +254,7 @@ def _find_path(scripts: Sequence[str]) -> str:
     return f"{found}:{USUAL_PATH}"
 
 
-def _find_python(bare: BaseFacts, files: set[str], path: str) -> tuple[str, str]:
+def _find_python(bare: BaseFacts, files: Container[str], path: str) -> tuple[str, str]:
     """The program that `python3` is in the image, and its X.Y from the file's name."""
     for folder in path.split(":"):
         if not folder.startswith("/"):

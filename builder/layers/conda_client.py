@@ -19,7 +19,8 @@ from urllib.parse import unquote
 
 from ..sif.digest import hash_file
 from ..sif.errors import LayeringError, log_line
-from ..sif.programs import ask, clean_environment
+from ..sif.programs import ask, clean_environment, find_signal
+from .certificates import FILE, FOLDERS
 from .conda_solver import CondaPackage, solve_request
 from .spec import FIX as FETCH
 from .uv import find_uv, make_uv_environment
@@ -106,9 +107,8 @@ class CondaClient:
                 found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 print((out + err).strip()[-4000:], flush=True)
-                if code < 0 or code > 128:  # as a shell reports it, and uv
-                    message = f"py-rattler was killed by signal {-code if code < 0 else code - 128}"
-                    raise LayeringError(message, fix="build again; where memory was short, with more of it") from None
+                if killed := find_signal("py-rattler", code):
+                    raise killed from None
                 raise LayeringError(f"py-rattler ended with {code} and no answer", fix=FIX) from None
         if found["error"]:
             text = re.sub(r"\s+", " ", found["text"]).strip().rstrip(".")
@@ -154,7 +154,8 @@ def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offl
     if code == 0:
         if not out.strip().startswith(f"{RELEASE}."):
             log_line(f"py-rattler is {out.strip()}, this was tried with {RELEASE}")
-        return CondaClient(argv=(sys.executable,), environment={}, work=work, cache=cache, offline=offline)
+        own = {name: environment[name] for name in (FILE, FOLDERS) if name in environment}
+        return CondaClient(argv=(sys.executable,), environment=own, work=work, cache=cache, offline=offline)
     uv = find_uv()
     if uv is not None:
         # Not `uv run --with`: that takes no hashes.

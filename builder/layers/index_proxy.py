@@ -15,19 +15,17 @@ import re
 import secrets
 import shlex
 import shutil
-import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from html import escape, unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
+from .certificates import find_certificates, make_tls_context
 from .registry import NoRedirect
-from .uv import SETTINGS
 
 ADDRESS = re.compile(r"(https?)://(?:([^/\s,]*)@)?([^/@\s,?#]+)([^\s,]*)")
 TOKEN = re.compile(r"/(t/[^/?#\s]+)")  # model/secrets.py has the same
@@ -122,11 +120,9 @@ class IndexProxy:
         return re.sub(r"(?<=/)t/token-\d+(?=[/?#]|$)", lambda found: words.get(found[0], found[0]), address)
 
     def _make_opener(self, host: str) -> urllib.request.OpenerDirector:
-        names = ("SSL_CERT_FILE", *SETTINGS["SSL_CERT_FILE"])
-        bundle = next((self.environment[name] for name in names if name in self.environment), None)
         insecure = f"{self.environment.get('UV_INSECURE_HOST', '')} {self.environment.get('PIP_TRUSTED_HOST', '')}"
         trusted = host in (name.partition(":")[0] for name in insecure.replace(",", " ").split())
-        tls = _tls_context(bundle, verify=not trusted)
+        tls = make_tls_context(find_certificates(self.environment), verify=not trusted)
         return urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls), NoRedirect)
 
     def _make_address(self, number: int) -> str:
@@ -250,15 +246,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_arguments: object) -> None:
         """Print nothing: an address holds the secret."""
-
-
-@cache
-def _tls_context(bundle: str | None, *, verify: bool) -> ssl.SSLContext:
-    """Return the settings of TLS; a file of certificates is read once for all indexes, which takes 25 ms."""
-    context = ssl.create_default_context(cafile=bundle)
-    if not verify:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 def _make_quoted_pattern(text: str) -> str:

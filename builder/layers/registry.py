@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from email.message import Message
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urljoin, urlsplit
 
+from .certificates import find_certificates, make_tls_context
 from .reference import DIGEST, HUB, HUB_SERVER, parse_reference
 
 Login = tuple[str, str]  # name and password; the name TOKEN marks a token that a password was exchanged for
@@ -94,8 +95,7 @@ class _Registry:
     def __init__(self, reference: str, *, logins: Logins, environment: Mapping[str, str]) -> None:
         self.host, self.name, self.tag = parse_reference(reference)
         self.logins = logins
-        bundle = environment.get("SSL_CERT_FILE") or environment.get("REQUESTS_CA_BUNDLE") or None
-        tls = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=bundle))
+        tls = urllib.request.HTTPSHandler(context=make_tls_context(find_certificates(environment)))
         # Requests to this machine use no proxy.
         proxies = [urllib.request.ProxyHandler({})] if self._is_own() else []
         self.opener = urllib.request.build_opener(tls, NoRedirect, *proxies)

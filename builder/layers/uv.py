@@ -15,6 +15,7 @@ from pathlib import Path
 from ..sif.errors import LayeringError
 from ..sif.programs import clean_environment, find_program, read_program_version
 from .cache_folders import UV
+from .certificates import find_certificates
 from .spec import is_offline
 
 VARIABLE = "RECIPE_UV"
@@ -78,7 +79,7 @@ def _read_version(program: str) -> tuple[int, ...]:
 
 
 # What decides which packages uv takes, each with the names that are read where uv's own is not set. engine.sh gives the
-# same ones to a build in a container.
+# same ones to a build in a container. Which certificates it trusts: certificates.py.
 SETTINGS = {
     "UV_DEFAULT_INDEX": ("UV_INDEX_URL", "PIP_INDEX_URL"),
     "UV_INDEX": ("UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
@@ -88,7 +89,6 @@ SETTINGS = {
     "UV_INDEX_STRATEGY": (),
     "UV_EXCLUDE_NEWER": (),
     "UV_PRERELEASE": (),
-    "SSL_CERT_FILE": ("PIP_CERT", "REQUESTS_CA_BUNDLE"),
 }
 INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX")
 # How uv downloads on this machine. All its other variables are left out: they belong to the user's own projects.
@@ -103,6 +103,7 @@ def make_uv_settings(environment: Mapping[str, str], *, cache: Path, offline: bo
     found = {name: value for name, value in environment.items() if TRANSPORT.fullmatch(name)}
     for name, others in SETTINGS.items():
         found[name] = next((value for key in (name, *others) if (value := environment.get(key))), "")
+    found |= find_certificates(environment).variables
     found["UV_FIND_LINKS"] = ",".join(found["UV_FIND_LINKS"].replace(",", " ").split())
     found["UV_CACHE_DIR"] = environment.get("UV_CACHE_DIR") or str(cache / UV)
     if offline or is_offline(environment):

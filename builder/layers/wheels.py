@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..sif.errors import LayeringError, log_line
-from ..sif.programs import ask
+from ..sif.programs import ask, find_signal
 from .spec import FIX
 from .uv import make_uv_environment
 from .wheel_stubs import write_stubs
@@ -161,6 +161,8 @@ class Resolver:
             raise OtherVersionsError("pip's packages ask for other versions than conda's")
         if not self.cached_only:
             print(err.strip()[-4000:], flush=True)
+        if killed := find_signal("uv", code):
+            raise killed
         if self.offline and UNSEEN.search(err):
             raise LayeringError("what the indexes have was not fetched before, and no server is asked", fix=FIX)
         if NO_WHEEL.search(err):

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 from builder.layers.cache_folders import CONDA
+from builder.layers.certificates import find_certificates
 from builder.layers.conda_solver import solve_request
-from builder.lock.session import Session, format_output_tail, make_unreachable_error
+from builder.lock.session import Session, find_machine_error, format_output_tail, make_unreachable_error
 from builder.model.finding import ConfigError, Finding, Location, StepError, ToolError, UnsupportedError
 from builder.model.lock import SUBDIRS, LockRequest
 from builder.model.mask import Mask
@@ -53,16 +54,24 @@ def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at:
     finished = session.run(
         [sys.executable, str(WORKER), str(request), str(answer)],
         cwd=session.work,
-        env=session.environment,
+        env={**session.environment, **find_certificates(session.environment).variables},
         name="solver",
     )
     try:
         result = json.loads(answer.read_text(encoding="utf-8"))
     except (OSError, ValueError):
+        tail = Mask(session.environment)(format_output_tail(finished))
+        if stopped := find_machine_error(finished, tail, program="py-rattler", at=at):
+            raise stopped from None
         message = f"py-rattler finished with {finished.exit_code} and no answer: {format_output_tail(finished)}"
         raise ToolError(Finding(code="lock-solver", message=message, fix="check `pip show py-rattler`")) from None
     if result["error"]:
-        raise _make_solver_error(result["error"], Mask(session.environment)(result["text"]), at=at)
+        text = Mask(session.environment)(result["text"])
+        if result["error"] not in UNSOLVABLE and (
+            stopped := find_machine_error(finished, text, program="py-rattler", at=at)
+        ):
+            raise stopped
+        raise _make_solver_error(result["error"], text, at=at)
     return strip_all_credentials(output.read_text(encoding="utf-8"))
 
 

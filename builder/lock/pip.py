@@ -20,12 +20,19 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from builder.layers.uv import make_uv_environment, make_uv_settings
 from builder.layers.wheel_stubs import write_stubs
-from builder.lock.session import Session, find_uv_program, format_output_tail, make_unreachable_error
+from builder.lock.session import (
+    Session,
+    find_machine_error,
+    find_uv_program,
+    format_output_tail,
+    make_unreachable_error,
+)
 from builder.model.finding import Finding, Location, StepError, UnsupportedError
 from builder.model.lock import LockRequest, PipFile
 from builder.model.secrets import ANY_USER, strip_credentials
 from builder.parse.pylock import TORCH_FAMILY, parse_pylock
 from builder.system.checksums import hash_file
+from builder.system.process import ProcessResult
 
 
 def parse_local_path(url: str) -> Path | None:
@@ -79,6 +86,7 @@ def choose_wheel(file_names: Iterable[str], *, python: str, arch: str, glibc: st
 
 # What uv 0.13.8 takes as --python-platform (uv pip compile --help).
 GLIBCS = (17, 28, *range(31, 41))
+UNSOLVABLE = re.compile(r"No solution found|were? not found in the package registry|no versions? of \S+")  # uv 0.13
 NETWORK = re.compile(r"[Ff]ailed to fetch|error sending request|dns error|[Cc]onnection refused|timed out|offline mode")
 
 
@@ -205,11 +213,16 @@ def _compile(
     argv += ["--python-version", target.python, "--python-platform", target.platform, *options, *inputs]
     finished = session.run(argv, cwd=folder, env=environment, name="uv")
     if finished.exit_code or not output.is_file():
-        raise _make_error(format_output_tail(finished), at=at)
+        raise _make_error(finished, at=at)
     return list(parse_pylock(output.read_text(encoding="utf-8"), file=output).get("packages", []))
 
 
-def _make_error(text: str, *, at: Location) -> Exception:
+def _make_error(finished: ProcessResult, *, at: Location) -> Exception:
+    text = format_output_tail(finished)
+    conflict = finished.exit_code == 1 and UNSOLVABLE.search(text) is not None
+    stopped = None if conflict else find_machine_error(finished, ANY_USER.sub("//", text), program="uv", at=at)
+    if stopped is not None:
+        return stopped
     text = re.sub(r"^error: No solution found when resolving dependencies:?\s*(?:[×│╰─▶cause: ]*)", "", text)
     text = re.sub(r"\s*[×│╰─▶├]+\s*", " ", text)
     text = ANY_USER.sub("//", text).strip()
@@ -221,9 +234,8 @@ def _make_error(text: str, *, at: Location) -> Exception:
             Finding(code="lock-hash", message=f"a file does not match the hash of its index: {text}", at=at, fix=fix)
         )
     fix = "loosen a version, or check the indexes that PIP_INDEX_URL, UV_DEFAULT_INDEX and RECIPE_TORCH_INDEX name"
-    return UnsupportedError(
-        Finding(code="lock-pip", message=f"the Python packages cannot be installed together: {text}", at=at, fix=fix)
-    )
+    what = "cannot be installed together" if conflict else "cannot be resolved"
+    return UnsupportedError(Finding(code="lock-pip", message=f"the Python packages {what}: {text}", at=at, fix=fix))
 
 
 def _is_stub(package: Mapping[str, Any], stubs: Path) -> bool:

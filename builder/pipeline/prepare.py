@@ -14,7 +14,7 @@ from builder.execute.build_options import ExecutionOptions
 from builder.execute.docker_daemon import check_docker
 from builder.execute.executor import StepBatch, check_local_needs, choose_steps, select_steps
 from builder.execute.folder_lock import check_unlocked, lock_folder
-from builder.execute.machine import check_machine, check_sbatch
+from builder.execute.machine import check_base_here, check_machine, check_sbatch
 from builder.execute.plan_folder import check_copies, check_plan_folder, lock_plan_folder
 from builder.execute.preflight import check_entered, check_output_folder, is_login_node
 from builder.execute.progress import QuietProgress
@@ -140,6 +140,12 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
     if refusals.errors:
         raise refusals.merge()
     return PreparedBuild(build=build, folder=folder, output=output, here=here, jobs=jobs)
+
+
+def check_base_file(build: Build, *, environment: Mapping[str, str]) -> None:
+    """Raise what a build would of a base image that is a file of this machine; one that is not here is not refused."""
+    if build.plan.base.startswith("/") and Path(build.plan.base).exists():
+        check_base_here(build.site, build.plan, at=build.base_at, environment=environment)
 
 
 def _check_machine_needs(build: Build, *, work: StepBatch, steps: tuple[Step, ...], request: BuildRequest) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,23 @@ from .errors import LayeringError
 
 # /usr/sbin is not on every user's PATH.
 MORE = "/usr/local/sbin:/usr/sbin:/sbin"
+
+
+# What ends a program that is not itself at fault, and what helps.
+LIMITS: dict[int, tuple[str, str]] = {
+    signal.SIGXFSZ: ("the limit of a file's size was reached (ulimit -f)", "raise it with `ulimit -f unlimited`"),
+    signal.SIGXCPU: ("the limit of processor time was reached (ulimit -t)", "raise it with `ulimit -t unlimited`"),
+    signal.SIGKILL: ("the memory may have been used up", "run it again, with more memory"),
+}
+
+
+def find_signal(program: str, exit_code: int) -> LayeringError | None:
+    """Return the error for a program that a signal ended, by its exit code (-9, or 137 as of a shell), else None."""
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    if number <= 0 or number >= signal.NSIG:
+        return None
+    why, fix = LIMITS.get(number, ("", "run it again"))
+    return LayeringError(f"{program} was killed by signal {number}{': ' if why else ''}{why}", fix=fix)
 
 
 def find_program(name: str, *, path: str | None = None) -> str | None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from builder.execute.preflight import HOW_TO_GET
+from builder.execute.installation import BY_HAND
 from builder.model.finding import Finding, StepError, ToolError
 from builder.system.capture import CapturedOutput, capture
 from builder.system.process import find_program
@@ -166,7 +166,7 @@ class Slurm:
         """Raise ToolError where there is no sbatch."""
         if find_program("sbatch", env=self._environment) is None:
             message = "there is no 'sbatch' on PATH: no job can be submitted from this machine"
-            raise ToolError(Finding(code="no-program", message=message, fix=HOW_TO_GET["sbatch"]))
+            raise ToolError(Finding(code="no-program", message=message, fix=BY_HAND["sbatch"]))
 
     def test(self, arguments: Sequence[str], *, folder: Path, step: str, more: Mapping[str, str]) -> Finding | None:
         """Ask sbatch whether it would take a job; says why not."""

@@ -80,7 +80,9 @@ def _check_machine(lead: Steps, first: Step, *, folder: Path, environment: Mappi
 
 _NO_EXPORT = "--export=NONE"
 # What a build respects of the user's environment; it goes along where a site's jobs inherit nothing.
-_RESPECTED = re.compile(r"RECIPE_\w+|PIP_\w+|UV_\w+|SSL_CERT_FILE|SOURCE_DATE_EPOCH|\w+_proxy|\w+_PROXY")
+_RESPECTED = re.compile(
+    r"RECIPE_\w+|PIP_\w+|UV_\w+|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|SOURCE_DATE_EPOCH|\w+_proxy|\w+_PROXY"
+)
 
 
 class SignalShield(Protocol):

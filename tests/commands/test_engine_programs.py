@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.compile.render import read_template
+from builder.layers.certificates import NAMES
 from builder.layers.uv import SETTINGS, make_uv_settings
 
 CALL = "set -eu; . ./engine.sh; temporary_folder; inside_build; cat $inputs/settings"
@@ -55,19 +56,20 @@ def test_a_login_is_still_taken_out_of_what_the_build_sees(tmp_path: Path) -> No
 
 def test_a_container_gets_the_settings_of_uv_here(tmp_path: Path) -> None:
     """engine.sh and uv.py read the same variables, whichever of their names is set."""
-    for number, names in enumerate(zip_longest(*([name, *others] for name, others in SETTINGS.items()))):
+    rows = {**SETTINGS, TLS: NAMES[1:]}
+    for number, names in enumerate(zip_longest(*([name, *others] for name, others in rows.items()))):
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "ca.pem").write_text("certificates\n")
         given = {name: f"https://{name.lower()}" for name in names if name}
-        given |= {name: str(folder / "ca.pem") for name in names if name in (TLS, *SETTINGS[TLS])}
+        given |= {name: str(folder / "ca.pem") for name in names if name in NAMES}
         _, text = started(folder, **given)
         inside = dict(line.removeprefix("export ").split("=", 1) for line in text.splitlines())
         here = make_uv_settings(given, cache=folder)
-        inside = {name: value for name, value in inside.items() if name in SETTINGS}
+        inside = {name: value for name, value in inside.items() if name in rows}
         assert inside.pop(TLS, "") == ("/mnt/ca.pem" if TLS in here else "")
-        assert inside == {name: value for name, value in here.items() if name in SETTINGS and name != TLS}
-        assert inside.keys() | {TLS} == {row for row, others in SETTINGS.items() if number < len(others) + 1} | {TLS}
+        assert inside == {name: value for name, value in here.items() if name in SETTINGS}
+        assert inside.keys() == {row for row, others in SETTINGS.items() if number < len(others) + 1}
 
 
 def test_a_link_on_the_way_is_followed_once(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,3 +141,18 @@ def test_doctor_reports_what_a_build_would_refuse(
     out = capsys.readouterr().out
     assert re.search(r"BAD +RECIPE_CACHE_GIB +'abc': it is no number of GiB\n    fix: write RECIPE_CACHE_GIB=40", out)
     assert re.search(r"BAD +RECIPE_UV +'/nonexistent': there is no such program\n    fix: write the path of uv", out)
+
+
+@pytest.mark.parametrize("words", [["ls"], ["ls", "--format", "json"], ["check"], ["prune"], ["prune", "-n"]])
+def test_a_cache_behind_a_closed_folder_is_one_error(words: list[str], tmp_path: Path) -> None:
+    """As of a user whose HOME is root's: whether a cache is there cannot be known."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    env = {"PATH": os.environ["PATH"], "HOME": str(closed), "PYTHONPATH": str(Path(__file__).parents[2])}
+    argv = [sys.executable, "-m", "builder.cli.main", "cache", *words]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 4, said
+    assert "no cache" not in said
+    assert done.stderr.count("error[cache-folder]") == 1
+    assert "set RECIPE_CACHE_DIR to a folder of your own" in said

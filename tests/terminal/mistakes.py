@@ -7,6 +7,7 @@ and the cure, which is carried out with the words of the fix itself (`\\1` is th
 from __future__ import annotations
 
 import shlex
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from re import Match
@@ -49,6 +50,34 @@ def word(old: str, new: str = r"\1") -> Cure:
         return seat.type(shlex.join(words))
 
     return do
+
+
+def install_package(seat: Seat, row: Mistake, fix: Match[str]) -> Shown:
+    """The command of the fix, with a stand-in for this system's package manager; then the line again."""
+    place = seat.work.parent / "programs"
+    make = f"""for word; do
+        case $word in *apptainer*) names=apptainer ;; squashfs*) names="mksquashfs unsquashfs" ;; *) names= ;; esac
+        for name in $names; do echo "#!/bin/sh" >{place}/$name; chmod 755 {place}/$name; done
+    done"""
+    managers = dict.fromkeys(("apt", "dnf", "zypper", "apk", "pacman"), make)
+    seat.install({"sudo": 'exec "$@"', "add-apt-repository": "exit 0", **managers})
+    assert seat.type(shlex.join(["sh", "-c", fix[1]])).code == 0
+    return seat.type(row.line)
+
+
+def lock(seat: Seat, row: Mistake, fix: Match[str]) -> Shown:
+    """The lines that the fix says, with an index of one wheel without content; then the line again."""
+    info, index = "numpy-2.2.6.dist-info", seat.work.parent / "index" / "numpy"
+    index.mkdir(parents=True)
+    with zipfile.ZipFile(index / "numpy-2.2.6-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: numpy\nVersion: 2.2.6\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    (index / "index.html").write_text('<a href="numpy-2.2.6-py3-none-any.whl">numpy-2.2.6-py3-none-any.whl</a>')
+    seat.env["UV_DEFAULT_INDEX"] = index.parent.as_uri()
+    for command in fix.groups():
+        assert (made := seat.type(command)).code == 0, made.text
+    return seat.type(row.line)
 
 
 def line(new: str = r"\1") -> Cure:
@@ -110,6 +139,7 @@ def install(**programs: str) -> Cure:
 
 ENV = "name: demo\nchannels: [conda-forge]\ndependencies:\n  - python=3.12\n  - pip:\n    - numpy==2.2.6\n"
 HEAD = "name: x\nchannels: [conda-forge]\ndependencies:\n"
+PLAIN = "name: demo\ndependencies:\n  - pip: [numpy==2.2.6]\n"
 PLACED: Files = {"env.yml": ENV, "a.yml": ENV.replace("demo", "other"), "b.txt": "numpy==2.2.6\n"}
 SITES = r"did you mean '([\w-]+)'\? known sites: dawn, .*own-site\.md"
 KNOWN = r"did you mean '([\w-]+)'\?"
@@ -283,10 +313,10 @@ WORK = [
     Mistake(number="93c", line="RECIPE_TMPDIR=nothere recipe build local env.yml", code=2, what="'nothere' cannot be the value of RECIPE_TMPDIR: there is no such folder", where="RECIPE_TMPDIR", fix="`(mkdir -p nothere)`", cure=then_again(), then=NO_ENGINE),
     Mistake(number="94", line="recipe build local env.yml --from 3", code=2, what="no step '3' to start from", fix="its steps: (build-image), smoke", cure=word("3"), then=(2, 4, 5)),
     Mistake(number="94b", line="recipe build local env.yml --from build", code=2, what="no step 'build' to start from", fix="did you mean '(build-image)'", cure=word("build", r"\1"), then=(2,), why="the first `build` is the command"),
-    Mistake(number="95", line="recipe build local env.yml --locked", code=3, what="--locked requires a lock, and there is none for 'local'", where=r"at: +env\.lock\.yml", fix=r"run `recipe lock local env\.yml`", why="a lock needs indexes: tests/engines/test_lock_pip.py"),
-    Mistake(number="95b", line="recipe build local env.yml --base base.sif --locked", code=3, what="--locked requires a lock", where=r"at: +env\.lock\.yml", fix=r"run `recipe lock local env\.yml --base \S*base\.sif`", files={"base.sif": BASE}, why="a lock needs indexes: tests/unit/test_lock.py tries the line"),
-    Mistake(number="96", line="recipe build local env.yml", code=4, what="needs 'apptainer' or 'singularity', which is not on PATH", fix=r"`module load apptainer` on a cluster; else `sudo dnf install apptainer`", why="an installation"),
-    Mistake(number="96b", line="recipe build local env.yml", code=4, what="needs 'mksquashfs' and 'unsquashfs', which are not on PATH", fix=r"`sudo apt install squashfs-tools`", why="an installation"),
+    Mistake(number="95", line="recipe build local env.yml --locked", code=3, what="--locked requires a lock, and there is none for 'local'", where=r"at: +env\.lock\.yml", fix=r"run `(recipe lock local env\.yml)`", files={"env.yml": PLAIN}, cure=lock, then=NO_ENGINE),
+    Mistake(number="95b", line="recipe build local env.yml --base base.sif --locked", code=3, what="--locked requires a lock", where=r"at: +env\.lock\.yml", fix=r"run `recipe lock local env\.yml --base \S*base\.sif`", files={"base.sif": BASE}, why="a lock reads the base image's Python, and this image has no files; 95 has the same cure"),
+    Mistake(number="96", line="recipe build local env.yml", code=4, what="needs 'apptainer' or 'singularity', which is not on PATH", fix=r"`(sudo [^`]*apptainer[^`]*)`", cure=install_package, then=NO_ENGINE),
+    Mistake(number="96b", line="recipe build local env.yml", code=4, what="needs 'mksquashfs' and 'unsquashfs', which are not on PATH", fix=r"`(sudo [^`]*squashfs[^`]*)`", cure=install_package, then=NO_ENGINE),
     Mistake(number="97", line="recipe build local env.yml --backend docker", code=4, what="needs 'docker', which is not on PATH", fix=r"install the Docker engine .*or leave `(--backend) (docker)` out", cure=leave("--backend", "docker"), then=NO_ENGINE),
     Mistake(number="99", line="recipe build lumi-g env.yml --submit --account project_1", code=4, what="there is no sbatch here", fix=r"log in to 'lumi-g'.*`(recipe plan lumi-g env\.yml)`", cure=line()),
     Mistake(number="100", line=f"{JOBS} --account project_1", code=4, what="Slurm does not answer", fix="try again in a while", programs={"sbatch": DEAF}, cure=install(sbatch=TAKES)),
@@ -321,7 +351,7 @@ WORK = [
     Mistake(number="117d", line="recipe report b.txt", code=2, what="'b.txt' is an environment file", fix=TICKS, files={"x.sif": SIF, "x.plan/report.json": REPORT}, cure=line()),
     Mistake(number="117e", line="recipe report ..", code=2, what="the folder '..' holds no report, no plan and no results", fix=f"build an image first: {TICKS}", cure=line(), then=NO_ENGINE),
     Mistake(number="117b", line="recipe inspect env.yml", code=2, what="'env.yml' is an environment file, and not an image", fix=TICKS, files={"x.tar": TAR, "x.sif": SIF}, cure=line(), then=(0, 2)),
-    Mistake(number="117c", line="recipe diff env.yml a.yml", code=2, what="there is no lock 'env.lock.yml'.*there is no lock 'a.lock.yml'", where=r"at: +env\.yml", fix="make it: `recipe lock local env.yml`.*`recipe lock local a.yml`", why="a lock needs indexes"),
+    Mistake(number="117c", line="recipe diff env.yml a.yml", code=2, what="there is no lock 'env.lock.yml'.*there is no lock 'a.lock.yml'", where=r"at: +env\.yml", fix="make it: `(recipe lock local env.yml)`.*`(recipe lock local a.yml)`", files={"env.yml": PLAIN, "a.yml": PLAIN}, cure=lock),
     Mistake(number="118", line="recipe status", code=2, what="'.' is neither a plan folder", fix="no jobs were submitted in this folder: name the image or the plan folder", why="which one is the user's"),
     Mistake(number="118b", line="recipe status env.yml", code=2, what="'env.yml' is an environment file, and neither an image nor a plan folder", fix=TICKS, files={"x.plan/jobs/submitted.json": "{}", "x.plan/plan.json": "{}"}, cure=line(), then=(2,)),
     Mistake(number="118c", line="recipe status /nothere", code=2, what="'/nothere' does not exist", fix="no jobs were submitted in this folder: name the image or the plan folder", why="which one is the user's"),

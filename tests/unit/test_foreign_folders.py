@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.file_trees import image_of
 from support.own_code import PACKAGE, files, nodes_of
 from support.rows import rows
 
@@ -57,7 +58,7 @@ def test_security_01_file_work_on_trees_is_done_in_one_place() -> None:
 
 def plan_in(folder: Path, base: str, *words: str) -> tuple[int, str]:
     folder.mkdir(parents=True)
-    (folder / "b.sif").touch()
+    image_of(folder / "b.sif", Path(__file__))  # it is opened, and its file system is left to engines
     (folder / "e.yml").write_text(f"name: own\ndependencies: []\ncontainer: {{base: {base}}}\n")
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

@@ -1,7 +1,7 @@
 # What every build step needs, sourced by the step scripts; nothing here is specific to a recipe.
 # RECIPE_FRESH=yes has Docker make every layer anew. Of layers: RECIPE_FETCH=yes only gets what they are made of into the
 # cache, RECIPE_OFFLINE=yes then asks no server.
-# Respected: RECIPE_TMPDIR, RECIPE_CACHE_DIR, RECIPE_UV, TMPDIR, PIP_*, UV_*, SSL_CERT_FILE, *_proxy, SOURCE_DATE_EPOCH.
+# Respected: RECIPE_TMPDIR, RECIPE_CACHE_DIR, RECIPE_UV, TMPDIR, PIP_*, UV_*, SSL_CERT_*, *_proxy, SOURCE_DATE_EPOCH.
 # shellcheck shell=bash disable=SC2034
 build_binds=()
 pack_options=()
@@ -334,10 +334,31 @@ both() {
     setting "$3" "$seen"
 }
 
+# collect_certificates FILE: writes what the clients of this machine trust (layering/certificates.py); fails without any.
+collect_certificates() {
+    local name file=${SSL_CERT_FILE:-${PIP_CERT:-${REQUESTS_CA_BUNDLE:-}}}
+    local -a names=()
+    IFS=: read -r -a names <<<"${SSL_CERT_DIR:-}"
+    if [ -n "$file" ] && [ -d "$file" ]; then names+=("$file") file=""; fi
+    if [ -z "$file" ] && [ "${#names[@]}" -eq 0 ]; then
+        name=${UV_SYSTEM_CERTS:-${UV_NATIVE_TLS:-}}
+        case "${name,,}" in 0 | f | n | no | off | false) return 1 ;; esac
+        for name in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem \
+            /etc/pki/tls/cacert.pem /etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem /etc/ssl/cert.pem; do
+            if [ -f "$name" ] && [ -r "$name" ] && [ -s "$name" ]; then file=$name && break; fi
+        done
+    fi
+    if [ -n "$file" ] && [ -f "$file" ]; then cat -- "$file" >"$1" || return 1; fi
+    for name in "${names[@]}"; do
+        # Only certificates: a folder may have keys too.
+        sed -n '/^-----BEGIN CERTIFICATE-----/,/^-----END CERTIFICATE-----/p' "$name"/* >>"$1" 2>/dev/null || true
+    done
+    [ -s "$1" ]
+}
+
 # package_settings: indexes, mirrors, certificates and wheel folders of this machine, for pip and uv in the build.
 # pip's own variables are given to uv where uv's are not set. Sets $inputs (seen as /mnt in the build) and $settings.
 package_settings() {
-    local certificate
     folders=0
     inputs=${inputs:-$work/inputs}
     settings=$work/settings
@@ -347,9 +368,7 @@ package_settings() {
     mkdir -p "$inputs"
     (umask 077 && : >"$settings" && : >"$plain")
     locked_packages
-    certificate=${SSL_CERT_FILE:-${PIP_CERT:-${REQUESTS_CA_BUNDLE:-}}}
-    if [ -n "$certificate" ] && [ -f "$certificate" ]; then
-        cp "$certificate" "$inputs/ca.pem"
+    if collect_certificates "$inputs/ca.pem"; then
         setting SSL_CERT_FILE /mnt/ca.pem
         setting PIP_CERT /mnt/ca.pem
         setting REQUESTS_CA_BUNDLE /mnt/ca.pem

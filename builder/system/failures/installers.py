@@ -22,7 +22,7 @@ PACKAGES = (
         r"x509: ",
         r"certificate .*is not trusted",
         message="a server's certificate is not trusted here: {host}",
-        fix="name the site's certificate bundle in SSL_CERT_FILE, PIP_CERT and REQUESTS_CA_BUNDLE",
+        fix="name the file of the site's certificates in SSL_CERT_FILE, or have them added to this machine's store",
     ),
     make_cause(
         "proxy",

@@ -45,6 +45,7 @@ _FULL = (
     r"Failed to write to output filesystem",
     r"tar: .*: Wrote only \d+ of \d+ bytes",
 )
+_LIMIT = (r"File too large", r"os error 27\b", r"Errno 27\b", r"File size limit exceeded")
 _QUOTA = (r"[Dd]isk quota exceeded", r"EDQUOT", r"os error 122\b")
 
 MACHINE = (
@@ -126,12 +127,19 @@ MACHINE = (
         fix=_SPACE,
     ),
     make_cause(
+        "file-size",
+        *_LIMIT,
+        message="a file reached the largest size that this shell or the disk allows",
+        fix="raise it with `ulimit -f unlimited`, or choose folders on another disk with -o and --tmpdir",
+    ),
+    make_cause(
         "no-memory",
         r"oom[-_]kill",
         r"[Oo]ut [Oo]f [Mm]emory",
         r"\bMemoryError\b",
         r"Cannot allocate memory",
         r"std::bad_alloc",
+        r"memory allocation of \d+ bytes failed",  # Rust's
         r"signal: killed",
         r"exit status 137",
         r"^\S*: line \d+: +\d+ Killed\b",

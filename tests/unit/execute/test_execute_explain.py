@@ -152,6 +152,8 @@ KNOWN = [
     ("tar: small/a.tar: Wrote only 8192 of 10240 bytes", "no-space", "space"),
     ("bash: line 1:  7098 Killed                  python3 -c x", "no-memory", "memory"),
     ("MemoryError", "no-memory", "memory"),
+    ("memory allocation of 1931616 bytes failed", "no-memory", "memory"),
+    ("error: failed to write to file: File too large (os error 27)", "file-size", "largest size"),
     ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "no-memory", "memory"),
     ("FATAL:   While performing build: while running engine: exit status 137", "no-memory", "memory"),
     ("touch: cannot touch 'ro/x': Read-only file system", "read-only", "read-only"),
