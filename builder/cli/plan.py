@@ -27,7 +27,7 @@ from builder.inspect.origin import compute_plan_digest, read_image_plan, read_pl
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, suggest_name
 from builder.pipeline.own_inputs import check_own_inputs
 from builder.pipeline.plans import Planned, plan_builds
-from builder.pipeline.prepare import check_base_file, check_jobs_ended, make_folder
+from builder.pipeline.prepare import Refusals, check_base_file, check_jobs_ended, make_folder
 from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, make_failure
 
 
@@ -99,12 +99,14 @@ def run_command(
     for key, found in planned.items():
         try:
             build = _get_build(found, output=output if named.single else None)
-            check_base_file(build, environment=os.environ)
+            _check_plan(build, request=request, writes=not show)
             terminal.report_plan(key, build)
             if show:
                 terminal.describe_build(build)
             else:
-                written[key] = _write_plan_folder(build, request=request)
+                force, home = request.options.force, build.home
+                write_plan(build.plan, build.folder, recipe_folder=home, force=force, check_jobs=check_jobs_ended)
+                written[key] = build
         except BuilderError as error:
             refused[key] = make_failure(key, error)
     paths = [build.folder for build in written.values()]
@@ -117,16 +119,20 @@ def run_command(
     terminal.conclude(Outcomes(outcomes=refused), rows=False)
 
 
-def _write_plan_folder(build: Build, *, request: BuildRequest) -> Build:
-    """The build whose plan folder was written; raises ConfigError where that folder holds what it is made of."""
-    check_own_inputs(build, request=request, image=False)
-    if not request.options.force:
-        check_plan_folder(build.plan, build.folder, recipe_folder=build.home, force=False)
-        _check_image_of(build)
-    write_plan(
-        build.plan, build.folder, recipe_folder=build.home, force=request.options.force, check_jobs=check_jobs_ended
-    )
-    return build
+def _check_plan(build: Build, *, request: BuildRequest, writes: bool) -> None:
+    """Raise for all that speaks against a plan: its base image, and what is in the place where it `writes` one."""
+    refusals = Refusals()
+    if writes:
+        with refusals.collect():
+            check_own_inputs(build, request=request, image=False)
+        with refusals.collect():
+            if not (request.options.force or refusals.errors):
+                check_plan_folder(build.plan, build.folder, recipe_folder=build.home, force=False)
+                _check_image_of(build)
+    with refusals.collect():
+        check_base_file(build, environment=os.environ)
+    if refusals.errors:
+        raise refusals.merge()
 
 
 def _check_image_of(build: Build) -> None:
