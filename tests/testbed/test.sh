@@ -37,8 +37,8 @@ clean_up() { # ends what was started, and removes what the tests wrote
     if [ -n "$TEMPORARY" ]; then unmount_scratch "$TEMPORARY"; fi
 }
 
-use_scratch() { # the tests write in memory where there is enough of it
-    TEMPORARY=$(mount_scratch)
+use_scratch() { # use_scratch GIB: the tests write in memory where so much of it is free; all but 8 GiB may be used
+    TEMPORARY=$(mount_scratch "$1")
 }
 
 interrupted() { # interrupted SIGNAL-NUMBER: ends the tests in their own way, then what was started (by the exit trap)
@@ -93,7 +93,7 @@ prepare_engines() {
     "$CHECKOUT/tests/testbed/venv.sh" cotainr impi
     "$CHECKOUT/tests/testbed/base-image.sh" >/dev/null
     test_environment
-    use_scratch
+    use_scratch 20
     cd "$WORKTREE"
     local name
     for name in DOCKER_HOST SLURM_CONF RECIPE_TEST_{REGISTRY,BASE_SIF,BASE_TAR,COTAINR,IMPI}; do
@@ -107,7 +107,7 @@ prepare_python() {
     "$CHECKOUT/tests/testbed/venv.sh" || exit # `&&` below makes bash go on
     trap clean_up EXIT
     test_environment
-    use_scratch
+    use_scratch 12
     cd "$WORKTREE"
 }
 
