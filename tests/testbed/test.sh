@@ -107,7 +107,7 @@ prepare_python() {
     "$CHECKOUT/tests/testbed/venv.sh" || exit # `&&` below makes bash go on
     trap clean_up EXIT
     test_environment
-    use_scratch 12
+    use_scratch 14
     cd "$WORKTREE"
 }
 
