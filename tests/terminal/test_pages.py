@@ -112,7 +112,8 @@ def test_the_table_has_a_use() -> None:
 @pytest.mark.parametrize("line", LINES, ids=[f"{line.page}: {line.text}" for line in LINES])
 def test_a_line_of_a_page(line: Line, seat: Seat) -> None:
     furnish(seat, line)
-    narrow = seat.type(line.text)
+    # The pages of findings have one command, `recipe check`, which README and the other pages start.
+    narrow = (seat.type_again if (ROOT / line.page).parent == CHECKS else seat.type)(line.text)
     assert (narrow.code in right_codes(line), faults(narrow)) == (True, []), (narrow.code, narrow.lines)
     if "-o" in shlex.split(line.text) or "init" in line.text:
         return  # the second time it says that its output exists
