@@ -1,5 +1,5 @@
 # What each target does in detail: the heads of the scripts in tests/testbed/.
-.PHONY: demo test unit properties commands terminal users fuzz lint docs golden bench clean
+.PHONY: demo test unit source properties commands terminal users fuzz lint docs golden bench clean
 
 demo: ## from nothing to an image that has trained on this machine
 	@tests/testbed/demo.sh $(ARGS)
@@ -9,6 +9,9 @@ test: ## everything, with real engines
 
 unit: ## the fast tests: no engine, no process
 	@tests/testbed/test.sh unit $(ARGS)
+
+source: ## those that read our own source, pages and tests; part of lint
+	@tests/testbed/test.sh source $(ARGS)
 
 properties: ## those of the fast tests that try every place or drawn input
 	@tests/testbed/test.sh properties $(ARGS)

@@ -195,6 +195,7 @@ def read_page(code: str) -> str:
     return path.read_text(encoding="utf-8") if code.replace("-", "").isalnum() and path.is_file() else ""
 
 
+@cache
 def list_codes() -> tuple[str, ...]:
     """Every code with a page, which `--ignore` accepts."""
     return tuple(sorted(path.stem for path in _find_pages().glob("*.md") if path.stem != "README"))

@@ -72,7 +72,7 @@ class IndexProxy:
         self.text = "".join(f"{self._rewrite_line(line)}\n" for line in settings.splitlines())
         for name in ("no_proxy", "NO_PROXY"):
             self.text += f'export {name}="${{{name}:+${name},}}{OWN}"\n'
-        Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+        Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self) -> None:
         """Stop the server."""

@@ -27,11 +27,16 @@ Layers = tuple[tuple[str, Table], ...]  # each file with its own table, the exte
 
 def find_site_files(folder: Path | None = None) -> dict[str, Path]:
     """Return every site file that can be found; a user's own replaces a bundled one of the same name."""
-    found = {path.stem: path for path in sorted(BUNDLED.glob("*.yaml"))}
+    found = dict(_list_bundled())
     if folder is not None and _is_readable(folder):
         found |= {path.stem: path for path in sorted(folder.glob("*.yaml"))}
         found |= {path.stem: path for path in sorted(folder.glob("*.yml"))}
     return dict(sorted(found.items()))
+
+
+@cache
+def _list_bundled() -> tuple[tuple[str, Path], ...]:
+    return tuple((path.stem, path) for path in sorted(BUNDLED.glob("*.yaml")))
 
 
 def _is_readable(folder: Path) -> bool:
@@ -45,7 +50,7 @@ def _is_readable(folder: Path) -> bool:
 
 def read_bundled_hostnames() -> dict[str, tuple[str, ...]]:
     """Return the shell patterns of the host names of each bundled site, without reading the rest of its file."""
-    found = {path.stem: _HOSTS.search(path.read_text(encoding="utf-8")) for path in sorted(BUNDLED.glob("*.yaml"))}
+    found = {path.stem: _HOSTS.search(path.read_text(encoding="utf-8")) for _, path in _list_bundled()}
     return {name: tuple(re.findall(r"[\w*?-]+", match[1])) if match else () for name, match in found.items()}
 
 
@@ -127,12 +132,23 @@ def _load_base(tree: Table, path: Path, *, known: dict[str, Path], seen: Sequenc
 
 
 def _read(path: Path, *, faults: list[Finding]) -> Table:
+    tree, found = _read_bundled(path) if path.parent == BUNDLED else _parse(path)
+    faults += found
+    return tree
+
+
+def _parse(path: Path) -> tuple[Table, tuple[Finding, ...]]:
+    """Parse a site file to its table and its faults; raises ConfigError."""
+    faults: list[Finding] = []
     value = parse_yaml(read_text(path, what="site file"), file=str(path), faults=faults)
     if isinstance(value, Table):
-        return value
+        return value, tuple(faults)
     message = f"the site file holds {'nothing' if value is None else 'no table of keys'}"
     fix = "see `recipe sites local` for an example"
     raise ConfigError(Finding(code="site-empty", message=message, at=Location(file=str(path)), fix=fix))
+
+
+_read_bundled = cache(_parse)  # several sites may extend it
 
 
 def _drop_old_driver(base: Table, own: Table) -> Table:

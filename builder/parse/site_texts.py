@@ -88,6 +88,7 @@ def check_texts(tree: Table) -> Iterator[Finding]:
             yield _make_fault(f"'{sanitize(text.raw)}' is not allowed {what}", key, rule[1])
 
 
+@cache
 def _find_rule(path: tuple[str, ...]) -> Rule | None:
     """Return the pattern for a key path and the message for a mismatch; None: prose."""
     prose, rules = _list_rules_below(path[0])

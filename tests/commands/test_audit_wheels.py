@@ -19,7 +19,7 @@ from support.real_wheels import real_wheel
 
 from builder.audit.binary import read_binary
 from builder.audit.content import Memory
-from builder.audit.distribution import Distribution
+from builder.audit.distribution import Distribution, Inventory
 from builder.audit.elf import parse_version
 from builder.audit.folder import read_folder
 from builder.audit.gpu_verdict import Machine, Verdict, judge
@@ -40,8 +40,12 @@ Wheel = tuple[str, str]
 
 
 @cache
+def inventory(wheel: Wheel) -> Inventory:
+    return read_wheel(real_wheel(*wheel))
+
+
 def package(wheel: Wheel) -> Distribution:
-    (one,) = read_wheel(real_wheel(*wheel)).distributions
+    (one,) = inventory(wheel).distributions
     return one
 
 
@@ -50,7 +54,7 @@ def targets(wheel: Wheel) -> set[str]:
 
 
 def verdict(wheel: Wheel, machine: Machine) -> Verdict:
-    (found,) = judge(read_wheel(real_wheel(*wheel)), machine)
+    (found,) = judge(inventory(wheel), machine)
     return found
 
 

@@ -27,6 +27,13 @@ def test_security_15_a_bomb_takes_little_memory_and_time(name: str, tmp_path: Pa
     {**bombs.ARCHIVES, **bombs.IMAGES}[name](path)
     for run in commands(path, tmp_path):
         run.check()
+
+
+@pytest.mark.parametrize("name", ["status.tar", "layers.sif", "dpkg.sqfs"])
+def test_security_15_a_comparison_reads_two_in_the_same_bounds(name: str, tmp_path: Path) -> None:
+    """The reader is that of `recipe inspect`: one file of each kind."""
+    path = tmp_path / name
+    {**bombs.ARCHIVES, **bombs.IMAGES}[name](path)
     recipe("diff", path, path, folder=tmp_path).check(files=2)
 
 
@@ -104,6 +111,7 @@ def test_security_22_requirements_of_4_mib(lines: str, tmp_path: Path) -> None:
     run = recipe("check", "local", env, folder=tmp_path)
     run.check()
     assert run.code == 2
+    assert lines != "a\n" or "more than 20000 lines of requirements" in run.output
 
 
 @pytest.mark.parametrize("kind", ["pipe", "zero", "folder"])

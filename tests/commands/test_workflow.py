@@ -20,6 +20,7 @@ PROGRAMS = Path(sys.executable).parent
 ELSEWHERE = {
     ("lint", "install"): "the environment of the tests is this",
     ("lint", "types"): "make lint: half a minute",
+    ("lint", "source"): "make source: a few seconds, and before these tests",
     ("unit", "install"): "the environment of the tests is this",
     ("unit", "unit"): "make unit: most of a minute",
     ("wheel", "wheel"): "tests/terminal/conftest.py builds it: it asks an index for hatchling",

@@ -140,7 +140,7 @@ def _pax_records(path: Path) -> None:
 
 def _layer_of_members(path: Path) -> None:
     layer = gzip.compress(member("x") * 100_000, 6)
-    path.write_bytes(docker({f"{row}.tar": layer for row in range(40)}))
+    path.write_bytes(docker({f"{row}.tar": layer for row in range(20)}))
 
 
 def _same_layer(path: Path) -> None:
@@ -151,7 +151,7 @@ def _same_layer(path: Path) -> None:
 
 def _records(path: Path) -> None:
     record = b"[" + b"[]," * 333_000 + b"[]]"
-    path.write_bytes(docker({"l.tar": archive({f"conda-meta/a{row}-1-0.json": record for row in range(40)}, "w:gz")}))
+    path.write_bytes(docker({"l.tar": archive({f"conda-meta/a{row}-1-0.json": record for row in range(20)}, "w:gz")}))
 
 
 def _status(path: Path) -> None:

@@ -14,6 +14,7 @@ import yaml
 
 from builder.model.finding import ConfigError
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast as the one without C
 BAD = Path(__file__).parents[1] / "bad"
 RECIPES = ("conda", "container", "formats", "pip", "requirements", "yaml")
 # Of a table: the suffix of its files, what stands before its lines, and the key of the first line's findings.
@@ -83,7 +84,7 @@ def _file_of(expected: Path) -> Path:
 
 def _table(folder: Path) -> list[Faulty]:
     path = folder / "cases.yaml"
-    rows = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    rows = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER) if path.is_file() else {}
     case = _of_lines if folder.name in LINES else _of_text
     return [case(folder, name, row) for name, row in rows.items()]
 

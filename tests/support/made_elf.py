@@ -30,9 +30,11 @@ def elf(
     dynamic = [(1, places[word]) for word in needed] + ([(14, places[soname])] if soname else [])
     versions = b""
     if glibc:
-        versions = struct.pack("<HHIII", 1, len(glibc), places["libc.so.6"], 16, 0)
-        for row, word in enumerate(glibc):
-            versions += struct.pack("<IHHII", 0, 0, 2 + row, places[word], 16 if row + 1 < len(glibc) else 0)
+        rows_of = (
+            struct.pack("<IHHII", 0, 0, 2 + row, places[word], 16 if row + 1 < len(glibc) else 0)
+            for row, word in enumerate(glibc)
+        )
+        versions = struct.pack("<HHIII", 1, len(glibc), places["libc.so.6"], 16, 0) + b"".join(rows_of)
         dynamic += [(0x6FFFFFFE, len(body)), (0x6FFFFFFF, 1)]
     body += versions
     dynamic += [(5, len(body)), (10, len(strings)), (0, 0)]

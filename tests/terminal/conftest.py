@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +78,12 @@ class Seat:
     env: dict[str, str]
     loaded: LoadedProgram
     more: Mapping[str, str] = field(default_factory=dict)
+    second: bool = False  # lines of `recipe` are forks of the loaded program
+
+    @property
+    def again(self) -> Seat:
+        """The same place, where each line of `recipe` is a fork of the loaded program."""
+        return replace(self, second=True)
 
     def type(self, line: str, *, columns: int | None = 80, color: bool = True) -> Shown:
         """Type a line, as in a shell without variables and redirections but NAME=VALUE before it."""
@@ -86,17 +92,15 @@ class Seat:
         while "=" in words[0]:
             name, _, value = words.pop(0).partition("=")
             env[name] = value
+        if self.second and words[0] == "recipe":
+            return show(words, cwd=self.work, env=env, columns=columns, color=color, loaded=self.loaded)
         program = shutil.which(words[0], path=env["PATH"])
         assert program, f"there is no '{words[0]}'"
         return show([program, *words[1:]], cwd=self.work, env=env, columns=columns, color=color)
 
     def type_again(self, line: str, *, columns: int | None = 80, color: bool = True) -> Shown:
         """Type a line of `recipe` a second time, for another look of it: a fork of the loaded program shows it."""
-        words = shlex.split(line)
-        if words[0] != "recipe":
-            return self.type(line, columns=columns, color=color)
-        env, loaded = {**self.env, **self.more}, self.loaded
-        return show(words, cwd=self.work, env=env, columns=columns, color=color, loaded=loaded)
+        return self.again.type(line, columns=columns, color=color)
 
     def install(self, programs: Mapping[str, str]) -> None:
         """Put stand-ins for programs, scripts of /bin/sh, first on PATH."""

@@ -1,7 +1,8 @@
 """Second showings of a command line, at another width, without colour or in a pipe, each a fork of one loaded program.
 
-The first showing of each line is a start of the installed program. The second has a terminal, a folder, an environment
-and a process of its own too; only the modules are loaded already, which is most of a short command's time.
+The first showing of a line is a start of the installed program, but for the cure of a mistake, the lines of the pages
+of findings and help at unusual widths. A fork has a terminal, a folder, an environment and a process of its own too;
+only the modules are loaded already, which is most of a short command's time.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def test_a_mistake(row: Mistake, seat: Seat) -> None:
     if row.programs:
         seat.install(row.programs)
     for line in row.before:
-        assert seat.type(line).code == 0
+        assert seat.type_again(line).code == 0
     seat.write(row.edited)
     wide, shown = seat.type_again(row.line, columns=120, color=False), seat.type(row.line)
     text = shown.text
@@ -55,7 +55,7 @@ def test_a_mistake(row: Mistake, seat: Seat) -> None:
     assert fix is not None, text
     if row.cure is None:
         return
-    after = row.cure(seat, row, fix)
+    after = row.cure(seat.again, row, fix)
     assert (after.code in row.then, faults(after)) == (True, []), (after.words, after.code, after.text)
     assert after.code == 0 or not re.search(rf"error(\[[\w-]+\])?: .*{row.what}", after.text, re.DOTALL), after.text
 

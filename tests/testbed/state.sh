@@ -130,13 +130,13 @@ test_environment() { # exports what the engine tests read; only what exists or r
     fi
 }
 
-mount_scratch() { # as root, where there is memory: a file system in memory for what tests write; prints its folder
+mount_scratch() { # mount_scratch GIB: as root, where so much memory is free, a file system in memory; prints its folder
     # A test of a build makes and removes ten thousand files; on a disk that is most of its time. Below /tmp, as
     # without it: engines bind that folder, and no test removes a folder above.
     local folder available
     is_root || return 0
     available=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)
-    if [ "${available:-0}" -lt 20 ]; then return 0; fi
+    if [ "${available:-0}" -lt "$1" ]; then return 0; fi
     folder=$(mktemp -d /tmp/recipe-dev-XXXXXX)
     if mount -t tmpfs -o "size=$((available - 8))g,mode=1777,nosuid,nodev" recipe-dev "$folder" 2>/dev/null; then
         echo "$folder"

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# The checks of this project: tests/testbed/test.sh all|unit|properties|commands|terminal|users|fuzz|lint|docs|golden|bench
+# The checks of this project: tests/testbed/test.sh all|unit|source|properties|commands|terminal|users|fuzz|lint|docs|golden|bench
 #   all      everything, with real engines: brings them, starts what the tests need, stops it again
 #   unit     the fast tests alone: no engine, no process
+#   source   those that read our own source, pages and tests: floors, names, words, links; part of lint
 #   properties those that try every place or drawn input, seconds each
 #   commands those that start bash, Python and linters, and stand-ins for engines
 #   terminal the installed wheel at a terminal: every command, every line of the pages, a table of mistakes
 #   users    those that need root: it acts as two ordinary users, and mounts what we have written
 #   fuzz     fresh foreign files of each kind: FUZZ_SECONDS (60) or FUZZ_CASES of each; arguments: kinds
-#   lint     ruff, mypy, shellcheck, the word list
+#   lint     ruff, mypy, shellcheck, the tests of the source
 #   docs     the pages as a site in build/site, where a dead link is an error
 #   golden   rewrites tests/golden, the answers in tests/resolve and the pictures of the docs
 #   bench    tests/benchmarks/run.py, with real engines; arguments: startup compile overhead peers, --runs N
@@ -36,8 +37,8 @@ clean_up() { # ends what was started, and removes what the tests wrote
     if [ -n "$TEMPORARY" ]; then unmount_scratch "$TEMPORARY"; fi
 }
 
-use_scratch() { # the tests write in memory where there is enough of it
-    TEMPORARY=$(mount_scratch)
+use_scratch() { # use_scratch GIB: the tests write in memory where so much of it is free; all but 8 GiB may be used
+    TEMPORARY=$(mount_scratch "$1")
 }
 
 interrupted() { # interrupted SIGNAL-NUMBER: ends the tests in their own way, then what was started (by the exit trap)
@@ -92,7 +93,7 @@ prepare_engines() {
     "$CHECKOUT/tests/testbed/venv.sh" cotainr impi
     "$CHECKOUT/tests/testbed/base-image.sh" >/dev/null
     test_environment
-    use_scratch
+    use_scratch 20
     cd "$WORKTREE"
     local name
     for name in DOCKER_HOST SLURM_CONF RECIPE_TEST_{REGISTRY,BASE_SIF,BASE_TAR,COTAINR,IMPI}; do
@@ -106,7 +107,7 @@ prepare_python() {
     "$CHECKOUT/tests/testbed/venv.sh" || exit # `&&` below makes bash go on
     trap clean_up EXIT
     test_environment
-    use_scratch
+    use_scratch 14
     cd "$WORKTREE"
 }
 
@@ -116,7 +117,7 @@ lint() { # all linters, also after one that finds something
     as_job ruff format --check . || rc=1
     as_job mypy || rc=1
     as_job shellcheck --external-sources tests/testbed/*.sh .ci/run || rc=1
-    tests -q tests/unit/test_words.py || rc=1
+    tests -q tests/source || rc=1
     return "$rc"
 }
 
@@ -142,7 +143,7 @@ users() { # as root, who alone can act as two users; as an ordinary user it is s
         python -m pytest -p no:cacheprovider tests/users "$@"
 }
 
-all_tests() { # with arguments of the caller's one call of pytest; without any each height by itself
+all_tests() { # with arguments of the caller's one call of pytest, without any each height (tests/source is in lint)
     local rc=0
     if [ $# -gt 0 ]; then
         tests "$@"
@@ -192,6 +193,7 @@ case $what in
         [ "$linted" -eq 0 ] || die 1 "the tests pass, a linter does not: see above"
         ;;
     unit) prepare_python && tests -n 2 tests/unit "$@" ;;
+    source) prepare_python && tests tests/source "$@" ;;
     properties) prepare_python && tests -n 2 -m property tests/unit "$@" ;;
     fuzz) prepare_python && fuzz "$@" ;;
     commands) prepare_python && tests -n 2 tests/commands "$@" ;;
@@ -204,5 +206,5 @@ case $what in
     docs) prepare_python && docs "$@" ;;
     golden) prepare_python && rewrite_golden "$@" ;;
     bench) prepare_engines && bench "$@" ;;
-    *) die 2 "\"$what\" is no kind of check" "tests/testbed/test.sh all|unit|properties|commands|terminal|users|fuzz|lint|docs|golden|bench" ;;
+    *) die 2 "\"$what\" is no kind of check" "tests/testbed/test.sh all|unit|source|properties|commands|terminal|users|fuzz|lint|docs|golden|bench" ;;
 esac

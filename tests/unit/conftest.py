@@ -11,16 +11,6 @@ from support.guards import no_other_machine, no_process, nothing_of_the_caller
 __all__ = ["no_other_machine", "no_process", "nothing_of_the_caller"]
 
 
-# They read all of our source (support/own_code.py): the first tests of a run, on one worker, which parses it once.
-OWN_CODE = ("test_check_pages.py", "test_explain.py", "test_floors.py", "test_foreign_folders.py", "test_names.py")
-OWN_CODE += ("test_words.py",)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what reads our source; the others keep their order."""
-    items.sort(key=lambda item: item.path.name not in OWN_CODE)
-
-
 def pytest_collection() -> None:
     """What is collected lives to the end: the garbage collector finds nothing in it."""
     gc.disable()

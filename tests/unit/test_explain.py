@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import pytest
-from support.code_source import source_codes
 from support.rows import rows
 
 from builder.cli.check_formats import list_codes, read_page
-from builder.cli.code_classes import CLASSES, find_class, list_classed_codes
+from builder.cli.code_classes import find_class, list_classed_codes
 from builder.cli.explain import format_page
 from builder.cli.main import run
 
-ROOT = Path(__file__).parents[2]
 Capture = pytest.CaptureFixture[str]
 
 
@@ -69,12 +65,6 @@ def test_a_wrong_code_has_the_nearest_ones(word: str, fix: str, capsys: Capture)
     assert fix in err
 
 
-def test_every_code_of_the_source_has_a_page_or_a_class() -> None:
-    assert set(list_classed_codes()) == source_codes() - set(list_codes())
-    assert set(list_codes()) <= source_codes()
-    assert len(list_classed_codes()) == len(set(list_classed_codes()))
-
-
 @rows("code", list_classed_codes())
 def test_the_class_of_a_code_is_printed(code: str, capsys: Capture) -> None:
     assert run(["explain", code]) == 0
@@ -83,12 +73,6 @@ def test_the_class_of_a_code_is_printed(code: str, capsys: Capture) -> None:
     assert run(["explain", code, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["code"], found["level"], found["title"]) == (code, None, find_class(code))
-
-
-def test_the_page_of_all_codes_has_the_classes() -> None:
-    page = (ROOT / "docs" / "checks" / "README.md").read_text(encoding="utf-8").partition("## Codes without a page")[2]
-    assert sorted(re.findall(r"`([a-z0-9][a-z0-9-]*)`", page)) == sorted(list_classed_codes())
-    assert [one.text for one in CLASSES if one.text not in " ".join(page.split())] == []
 
 
 @rows("columns", [80, 120])

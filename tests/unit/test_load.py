@@ -238,7 +238,6 @@ def test_messages_name_the_file_as_asked(tmp_path: Path) -> None:
         ("a.txt", b"PK\x03\x04", "is a zip archive, not a recipe"),
         ("a.txt", b"\x1f\x8b\x08", "is a compressed file, not a recipe"),
         ("a.txt", b"numpy \x1b[2J\n", r"'numpy \x1b[2J' holds a control character"),
-        ("a.txt", b"a\n" * 20_001, "more than 20000 lines of requirements"),
         ("a.txt", b"a" * 60_000, "is longer than 50000 characters"),
         ("a.txt", b"a" * 3_000, "is longer than 2000 characters"),
         ("a.txt", b"a ; " + b"(" * 1_900, "is not understood"),
@@ -248,6 +247,13 @@ def test_messages_name_the_file_as_asked(tmp_path: Path) -> None:
 )
 def test_not_text(tmp_path: Path, name: str, data: bytes, message: str) -> None:
     assert message in only_message(write(tmp_path, data, name))
+
+
+def test_a_recipe_has_a_limit_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the limit of the program: tests/commands/test_bombs.py."""
+    monkeypatch.setattr("builder.parse.requirements_txt.COUNT_LIMIT", 200)
+    assert load_recipe(write(tmp_path, "a\n" * 200, "a.txt")).pip
+    assert "more than 200 lines of requirements" in only_message(write(tmp_path, "a\n" * 201, "b.txt"))
 
 
 def test_paths_that_are_no_files(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from support.own_code import FLOORS, PACKAGE
 from support.pictures import floors, terminal
-from test_floors import FLOORS, PACKAGE
 
 from builder.cli.main import run
 from builder.cli.screen import fit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +34,8 @@ LISTS = {
 
 
 def site_of(folder: Path, content: dict[str, Any], *, parent: str) -> Site:
-    (folder / "own.yaml").write_text(yaml.safe_dump({"name": "own", "extends": parent, **content}, allow_unicode=True))
+    content = {"name": "own", "extends": parent, **content}
+    (folder / "own.yaml").write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")  # it is YAML too
     return load_site("own", folder=folder)
 
 

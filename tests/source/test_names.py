@@ -7,9 +7,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "builder"
+from support.own_code import PACKAGE, files, tree_of
 
 
 def words(text: str) -> frozenset[str]:
@@ -48,9 +47,8 @@ NO_NOUNS = words("""
 
 @cache
 def rooms() -> tuple[tuple[str, ast.Module], ...]:
-    files = [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent != PACKAGE]
-    found = [(path.relative_to(PACKAGE).parts[0], path) for path in files]
-    return tuple((room, ast.parse(path.read_text(encoding="utf-8"))) for room, path in found if room != "data")
+    found = [(path.relative_to(PACKAGE).parts[0], path) for path in files() if path.parent != PACKAGE]
+    return tuple((room, tree_of(path)) for room, path in found if room != "data")
 
 
 def public_classes(tree: ast.Module) -> list[ast.ClassDef]:

@@ -7,13 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from support.own_code import PACKAGE, files, nodes_of, text_of, tree_of
+from support.own_code import FLOORS, PACKAGE, files, nodes_of, text_of, tree_of
 
-# Each imports itself and what stands before it, wherever in a file the import is.
-FLOORS = (
-    "sif", "audit", "layers", "smoke", "model", "parse", "system", "resolve", "compile", "inspect", "report", "lock",
-    "execute", "slurm", "pipeline", "cli",
-)  # fmt: skip
 # What travels in plan folders and runs without the rest of us: of the house it imports itself and this.
 TRAVELS = {"sif": ("sif",), "audit": ("audit", "sif"), "layers": ("layers", "sif"), "smoke": ("smoke",)}
 EVERY = [path for path in files() if path.relative_to(PACKAGE).parts[0] in FLOORS]

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.code_source import source_codes
 from support.own_code import PACKAGE, files, nodes_of
 from support.rows import rows
 
 from builder.cli.check_formats import list_codes
 from builder.cli.check_formats import read_page as rule_page
+from builder.cli.code_classes import CLASSES, list_classed_codes
 from builder.cli.output import format_finding
 from builder.compile.compile import compile_plan
 from builder.model.finding import BuilderError, Finding
@@ -143,3 +145,15 @@ def test_the_addresses_of_machine_output_are_pages() -> None:
     """SARIF's rules carry the pages, and `--ignore` knows their names."""
     assert list_codes() == tuple(NAMES)
     assert all(rule_page(code).startswith(f"# {code}\n") for code in NAMES)
+
+
+def test_every_code_of_the_source_has_a_page_or_a_class() -> None:
+    assert set(list_classed_codes()) == source_codes() - set(list_codes())
+    assert set(list_codes()) <= source_codes()
+    assert len(list_classed_codes()) == len(set(list_classed_codes()))
+
+
+def test_the_page_of_all_codes_has_the_classes() -> None:
+    page = (PAGES / "README.md").read_text(encoding="utf-8").partition("## Codes without a page")[2]
+    assert sorted(re.findall(r"`([a-z0-9][a-z0-9-]*)`", page)) == sorted(list_classed_codes())
+    assert [one.text for one in CLASSES if one.text not in " ".join(page.split())] == []
