@@ -19,10 +19,9 @@ from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_convert_plan, make_image_target
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.executor import execute, raise_on_failure
-from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import lock_plan_folder
 from builder.execute.preflight import GIB, check_output
-from builder.execute.progress import choose_progress
+from builder.execute.progress import SingleProgress, choose_progress
 from builder.execute.up_to_date import explain_not_current, find_current_result
 from builder.model.finding import ConfigError, Finding, Location
 from builder.pipeline.batch import Submission, submit_and_follow

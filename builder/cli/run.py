@@ -19,10 +19,9 @@ from builder.compile.image_plans import make_image_target, make_run_plan
 from builder.compile.launch import check_command
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.machine import check_run_machine
-from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import check_bindable, find_programs
-from builder.execute.progress import QuietProgress
+from builder.execute.progress import QuietProgress, SingleProgress
 from builder.inspect.image import has_torch
 from builder.model.finding import ConfigError, Finding, UnsupportedError, select_errors
 from builder.model.plan import Plan

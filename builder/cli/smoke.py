@@ -21,10 +21,9 @@ from builder.execute.build_options import ExecutionOptions
 from builder.execute.executor import raise_on_failure
 from builder.execute.image_smoke import test_image
 from builder.execute.judgement import select_first_causes
-from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import check_bindable, find_programs
-from builder.execute.progress import Progress, choose_progress
+from builder.execute.progress import Progress, SingleProgress, choose_progress
 from builder.inspect.image import has_torch
 from builder.model.finding import Finding, SmokeError
 from builder.model.plan import Plan

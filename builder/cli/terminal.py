@@ -13,12 +13,18 @@ import click
 
 from builder.cli.output import color_verdict, color_word, echo, emit, format_columns, show_findings, uses_color
 from builder.execute.judgement import select_first_causes
-from builder.execute.parallel import MultiProgress, SingleProgress, choose_multi_progress
-from builder.execute.progress import Progress, choose_progress, format_duration
+from builder.execute.progress import (
+    MultiProgress,
+    Progress,
+    SingleProgress,
+    choose_multi_progress,
+    choose_progress,
+)
 from builder.model.finding import Finding
 from builder.model.plan import Plan, Step
 from builder.model.report import UNTESTED, Report
 from builder.model.text import escape_line, to_dict, to_list, to_number, to_text
+from builder.model.units import format_clock
 from builder.pipeline.request import Build, Outcome, Outcomes
 from builder.system.layout import PROOF
 
@@ -117,7 +123,7 @@ class Terminal:
 def _make_rows(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
     yield ["build", "verdict", "time", "image"]
     for outcome in outcomes:
-        taken = format_duration(outcome.seconds) if outcome.seconds else "-"
+        taken = format_clock(outcome.seconds) if outcome.seconds else "-"
         yield [outcome.name, color_word(outcome.word, err=True), taken, outcome.text or "-"]
 
 

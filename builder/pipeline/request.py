@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from builder.execute.build_options import ExecutionOptions, SignalInterrupt
-from builder.execute.parallel import MultiProgress
+from builder.execute.progress import MultiProgress
 from builder.model.finding import BuilderError, Finding, Location
 from builder.model.plan import Plan, Step
 from builder.model.recipe import Recipe

@@ -14,11 +14,12 @@ from urllib.parse import quote
 from builder.compile.render import read_template, render_page
 from builder.model.report import UNTESTED
 from builder.model.results import Results, Stage
+from builder.model.units import format_bytes, format_duration, format_number
 from builder.report import tables
 from builder.report.comparison import find_differences, tabulate_comparison
 from builder.report.metrics import choose_key_transfer, find_import_seconds
 from builder.report.plots import explain_missing, make_plots
-from builder.report.units import format_bytes, format_duration, format_number, format_size, format_time
+from builder.smoke.amounts import format_size
 
 STATUS_TITLES = {
     "passed": "passed",
@@ -114,7 +115,7 @@ def make_part(results: Results, *, letter: str, folder: Path | None) -> Part:
         letter=letter,
         results=results,
         status=format_status(results),
-        started=format_time(results.facts.get("started", "")),
+        started=tables.format_time(results.facts.get("started", "")),
         links=tuple(links),
         commands=make_run_commands(results, folder=folder),
         failures=failures,

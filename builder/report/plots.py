@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from builder.model.results import Results, WorkloadResult
+from builder.model.units import format_duration, format_number
 from builder.report import svg as axes
 from builder.report.metrics import OTHER, PARTS, compute_throughput, find_shared_cores, split_time
 from builder.report.svg import (
@@ -21,7 +22,7 @@ from builder.report.svg import (
     make_tooltip,
 )
 from builder.report.tables import ResultTable, assign_letters
-from builder.report.units import format_duration, format_number, format_size
+from builder.smoke.amounts import format_size
 
 ROW, TOP, BOTTOM, LEFT, RIGHT = 42, 4, 42, 2, 14
 

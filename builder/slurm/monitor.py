@@ -16,10 +16,11 @@ from math import inf
 from pathlib import Path
 
 from builder.execute.parallel import choose_parallelism
-from builder.execute.progress import Progress, format_duration
+from builder.execute.progress import Progress
 from builder.execute.runner import OutputStat
 from builder.model.finding import Finding, Level, Location, StepError
 from builder.model.plan import Step
+from builder.model.units import format_clock
 from builder.slurm.client import NODE_LOST, JobState, Slurm, explain_endless_wait
 from builder.slurm.job_record import JobRecord, drop_old_record, read_record
 from builder.slurm.ledger import Ledger, SubmittedJob
@@ -358,7 +359,7 @@ def find_job_fault(job: SubmittedJob, end: JobResult, *, folder: Path) -> Findin
     code, what, fix = FATES[key]
     message = f"job {job.job} of step '{job.step}' {what}"
     if end.seconds:
-        message += f" after {format_duration(end.seconds)}"
+        message += f" after {format_clock(end.seconds)}"
     if code == "job-no-record":
         message += f" with exit code {end.exit_code}, says Slurm, and left no record"
         if is_full(folder):

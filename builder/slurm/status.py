@@ -14,11 +14,11 @@ from pathlib import Path
 
 from builder.execute.build_options import SignalInterrupt, Signals
 from builder.execute.folder_lock import lock_folder
-from builder.execute.progress import format_duration
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.mask import Mask
 from builder.model.plan import Plan
 from builder.model.text import is_plain_path, sanitize, to_dataclass
+from builder.model.units import format_clock
 from builder.sif.bounded import parse_json
 from builder.slurm.client import NODE_LOST, Slurm, explain_endless_wait
 from builder.slurm.ledger import Ledger, forget_command, note_finished
@@ -77,7 +77,7 @@ def describe_state(view: JobView) -> str:
         lost = "lost its node" if view.state is not None and view.state.word in NODE_LOST else ""
         how = "ended" if view.record.exit_code == 0 else f"exit code {view.record.exit_code}"
         how = view.record.reason or lost or how
-        return f"{how} after {format_duration(view.record.seconds)}"
+        return f"{how} after {format_clock(view.record.seconds)}"
     if view.state is None:
         return "Slurm does not answer"
     if view.state.stage == "waiting":

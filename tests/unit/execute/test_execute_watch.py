@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from builder.execute.parallel import QuietMultiProgress
 from builder.execute.plan_folder import write_plan
+from builder.execute.progress import QuietProgress, SingleProgress
 from builder.model.plan import Plan
 from builder.pipeline import batch
 from builder.pipeline.batch import follow
@@ -89,7 +89,9 @@ def followed(
     monkeypatch.setattr(batch, "Slurm", lambda _: slurm)
     screen: Any = Screen()
     environment = {"PATH": "/nonexistent"}
-    ended = follow(folders, environment=environment, place=Path("out"), ui=screen, display=QuietMultiProgress())
+    ended = follow(
+        folders, environment=environment, place=Path("out"), ui=screen, display=SingleProgress(QuietProgress())
+    )
     return ended, screen
 
 

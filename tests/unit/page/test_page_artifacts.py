@@ -21,7 +21,7 @@ from builder.report.comparison import compare_results
 from builder.report.metrics import find_shared_cores
 from builder.report.page import make_report_page
 from builder.report.records import read_results
-from builder.report.units import format_time
+from builder.report.tables import format_time
 
 TOKEN = "hf_" + "abcdefghijklmnopqrstuvwxyz" * 2
 
