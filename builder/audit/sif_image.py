@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..sif.bounded import open_file
-from ..sif.reader import Content, File, Reader, drop_surrogates
+from ..sif.reader import Extents, File, Reader, drop_surrogates
 from ..sif.sif import SQUASHFS, SifError, parse_sif
 from ..sif.squashfs import FILE, LINK, SquashfsError
 from .content import AuditError, Candidate
@@ -35,7 +35,7 @@ class _ImageFile:
     """A file of a squashfs, read from any place of it."""
 
     reader: Reader
-    content: Content
+    content: Extents
 
     @property
     def size(self) -> int:

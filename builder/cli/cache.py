@@ -17,7 +17,6 @@ from builder.execute.layer_cache import (
     CacheItem,
     check_files,
     explain_no_locks,
-    find_surplus,
     is_layer_cache_missing,
     list_items,
     measure_downloads,
@@ -103,7 +102,7 @@ def shrink(gib: float | None, fetched: bool, dry_run: bool) -> None:
         return
     store = open_cache(os.environ)
     if dry_run:
-        _show_surplus(find_surplus(store, os.environ, gib=gib), fetched=fetched)
+        _show_surplus(prune(store, os.environ, gib=gib, dry_run=True), fetched=fetched)
         return
     gone = prune(store, os.environ, gib=gib)
     for row in gone:

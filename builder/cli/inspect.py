@@ -17,7 +17,6 @@ from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.options import add_former_flag
 from builder.cli.output import color_word, echo, format_columns
-from builder.cli.paths import check_reachable
 from builder.inspect.integrity import Claim, check_claims
 from builder.inspect.sbom import is_sbom
 from builder.inspect.sbom import make_sbom as bill
@@ -25,6 +24,7 @@ from builder.model.contents import Contents, InstalledPackage, PackageKind, Torc
 from builder.model.finding import DifferentError, Finding, Location
 from builder.model.text import escape_line
 from builder.model.units import format_bytes
+from builder.system.path_errors import check_reachable
 
 WORDS: dict[PackageKind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debian", "rpm": "rpm"}
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from builder.cli.main import find_closed_folder
 from builder.cli.recognise import Kind, find_kind, list_environments
 from builder.cli.targets import choose_site
 from builder.cli.typed import quote
 from builder.model.finding import ConfigError, Finding
 from builder.model.text import exists, sanitize
 from builder.parse.yaml import suggest_path
+from builder.system.path_errors import check_reachable
 
 MOST = 4  # names in a message
 
@@ -30,12 +30,6 @@ def check_existing(path: Path, *, what: str) -> Path:
         fix = f"give the {what} itself"
         raise ConfigError(Finding(code="path-special", message=f"the {what} '{shown}' is {found}", fix=fix))
     return path.resolve()
-
-
-def check_reachable(path: Path) -> None:
-    """Raise ConfigError, with the folder and its owner, for a path below a folder that may not be entered."""
-    if closed := find_closed_folder(path):
-        raise ConfigError(closed)
 
 
 def _how_to_make(path: Path, *, what: str) -> str:

@@ -12,7 +12,7 @@ import click
 from builder.cli.inputs import add_trust_option, add_verbosity
 from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import StyledText, echo, emit, format_columns, show_findings, uses_color
-from builder.cli.paths import check_reachable, write_line
+from builder.cli.paths import write_line
 from builder.cli.terminal import Terminal
 from builder.cli.typed import quote
 from builder.execute.report_file import read_report
@@ -34,6 +34,7 @@ from builder.slurm.status import (
 )
 from builder.slurm.submitted_jobs import JobView
 from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE, plan_folder
+from builder.system.path_errors import check_reachable
 from builder.system.trust import check_folder
 
 Views = Mapping[str, tuple[JobView, ...]]

@@ -160,7 +160,7 @@ def describe(plan: Plan, *, image: Path, folder: Path, steps: Sequence[Step] | N
 def summarize_build(report: Report) -> str:
     """Summarise a build in a few lines: measurements and failures; report.json has the rest."""
     lines = [
-        f"ok    {name + ' ':8}{summarize_workload(result)}"
+        f"ok    {name + ' ':8}{summarize_result(result)}"
         for name, result in report.smoke.items()
         if _has_passed(report, name)
     ]
@@ -192,7 +192,7 @@ def _has_passed(report: Report, name: str) -> bool:
     return all(check.ok for check in report.checks if check.name.startswith(f"{name}: "))
 
 
-def summarize_workload(result: Any) -> str:
+def summarize_result(result: Any) -> str:
     """Summarise one workload in a line; its result may be any JSON."""
     found = to_dict(result)
     parts: list[str] = []

@@ -157,24 +157,18 @@ def check_files(store: Store) -> tuple[tuple[CacheItem, ...], tuple[Path, ...]]:
     return tuple(_make_item(entry) for entry in store.list_entries() if not store.check(entry)), stray
 
 
-def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[CacheItem, ...]:
-    """Remove what is not whole, and what was used longest ago until the rest fits into `gib` or the cache's limit."""
-    store.sweep()
-    for path in store.find_broken_facts():
-        path.unlink(missing_ok=True)
-    return tuple(_make_item(entry) for entry in store.prune(_limit(environment, gib=gib)))
+def prune(
+    store: Store, environment: Mapping[str, str], *, gib: float | None, dry_run: bool = False
+) -> tuple[CacheItem, ...]:
+    """Remove what is not whole, and what was used longest ago until the rest fits into `gib` or the cache's limit.
 
-
-def find_surplus(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[CacheItem, ...]:
-    """What `prune` would remove where no build uses it; removes nothing."""
-    limit, entries = _limit(environment, gib=gib), store.list_entries()
-    total, found = sum(entry.size for entry in entries), []
-    for entry in entries:
-        if total <= limit:
-            break
-        found.append(_make_item(entry))
-        total -= entry.size
-    return tuple(found)
+    With `dry_run` remove nothing, and return what would be removed where no build uses it.
+    """
+    if not dry_run:
+        store.sweep()
+        for path in store.find_broken_facts():
+            path.unlink(missing_ok=True)
+    return tuple(_make_item(entry) for entry in store.prune(_limit(environment, gib=gib), dry_run=dry_run))
 
 
 def _limit(environment: Mapping[str, str], *, gib: float | None) -> int:

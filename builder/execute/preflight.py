@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from builder.layers.locks import make_mark
@@ -14,6 +15,7 @@ from builder.model.finding import ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
 from builder.system.capture import BackgroundCommand
+from builder.system.path_errors import find_closed_folder
 from builder.system.process import find_program
 
 
@@ -122,12 +124,11 @@ def _check_attestations(output: Path, *, force: bool) -> None:
         raise _make_config_error("output-exists", message, fix="give --force to replace it, or another output with -o")
 
 
-def check_entered(output: Path) -> None:
+def check_output_reachable(output: Path) -> None:
     """Raise ConfigError for an output below a folder that may not be entered: nothing can be looked up there."""
-    for folder in reversed(output.parents):
-        if folder.is_dir() and not os.access(folder, os.X_OK):
-            message = f"the output '{output}' cannot be reached: you may not enter '{folder}'"
-            raise _make_config_error("output-rights", message, fix="choose another output with -o")
+    if closed := find_closed_folder(output):
+        fix = f"{closed.fix}; or choose another output with -o"
+        raise ConfigError(replace(closed, code="output-rights", message=f"the output {closed.message}", fix=fix))
 
 
 def check_bindable(path: Path, *, what: str, fix: str, code: str = "path-special") -> None:

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from builder.model.contents import InstalledPackage, TorchBuild, normalize_name
+from packaging.utils import canonicalize_name
+
+from builder.model.contents import InstalledPackage, TorchBuild
 from builder.model.text import to_text
 from builder.sif.bounded import parse_json
 from builder.system.scratch import make_work_folder
@@ -154,17 +156,17 @@ def parse_labels(value: Any, *, most: int = LABELS_MOST) -> dict[str, str]:
 def remove_duplicates(packages: Iterable[InstalledPackage]) -> tuple[InstalledPackage, ...]:
     """Leave out pip's view of what conda has installed, and every second listing; sorted."""
     unique = set(packages)
-    conda = {(normalize_name(item.name), item.version) for item in unique if item.kind == "conda"}
+    conda = {(canonicalize_name(item.name), item.version) for item in unique if item.kind == "conda"}
     prefixes = tuple(f"{item.place.rstrip('/')}/" for item in unique if item.kind == "conda")
     kept = [
         item
         for item in unique
         if item.kind != "pip"
-        or (normalize_name(item.name), item.version) not in conda
+        or (canonicalize_name(item.name), item.version) not in conda
         or not item.place.startswith(prefixes)
     ]
     return tuple(
-        sorted(kept, key=lambda item: (item.kind, normalize_name(item.name), item.version, item.place, item.build))
+        sorted(kept, key=lambda item: (item.kind, canonicalize_name(item.name), item.version, item.place, item.build))
     )
 
 

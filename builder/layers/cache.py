@@ -27,7 +27,7 @@ from typing import Any
 
 from ..sif.bounded import read_json
 from ..sif.digest import hash_file
-from ..sif.tree import remove
+from ..sif.tree import remove, sync
 from .cache_folders import LAYERS, ensure_cache, ensure_cache_part
 from .locks import Locks, is_dead, make_mark
 from .shared_cache import SharedCache
@@ -52,18 +52,6 @@ class CacheEntry:
 def compute_key(document: object) -> str:
     """Return the digest of a document."""
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def sync(path: Path) -> None:
-    """Flush a file or folder to the disk; raises OSError for a file."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    except OSError:
-        if path.is_file():
-            raise
-    finally:
-        os.close(number)
 
 
 def _compute_identity(seen: os.stat_result) -> str:
@@ -211,14 +199,17 @@ class Store:
         facts = [path for kind in ("facts", "known") for path in sorted((self.folder / kind).iterdir())]
         return [path for path in facts if path.name.startswith(".") or _read_fact(path) is None]
 
-    def prune(self, limit: int) -> list[CacheEntry]:
-        """Remove the least recently used entries until the rest fits; those in use stay. Return what was removed."""
+    def prune(self, limit: int, *, dry_run: bool = False) -> list[CacheEntry]:
+        """Remove the least recently used entries until the rest fits; those in use stay. Return what was removed.
+
+        With `dry_run` return what would be removed where nothing is in use.
+        """
         entries = self.list_entries()
         total, gone = sum(entry.size for entry in entries), []
         for entry in entries:
             if total <= limit:
                 break
-            if self.drop(entry):
+            if dry_run or self.drop(entry):
                 gone.append(entry)
                 total -= entry.size
         return gone

@@ -38,11 +38,19 @@ from builder.pipeline.request import (
 )
 from builder.slurm.client import Slurm
 from builder.slurm.job_overrides import read_overrides
-from builder.slurm.ledger import Kind, Ledger, forget_command, forget_ledger, keep_command, read_ledger
+from builder.slurm.ledger import (
+    Kind,
+    Ledger,
+    forget_command,
+    forget_ledger,
+    keep_command,
+    list_open_jobs,
+    read_ledger,
+)
 from builder.slurm.monitor import Monitor
 from builder.slurm.status import ListedPlan, write_plan_list
 from builder.slurm.submit import Steps, SubmitOptions, Task, check_jobs, select_tasks, split_steps, submit
-from builder.slurm.submitted_jobs import describe_interrupt, finish, list_open_jobs, prepare_again
+from builder.slurm.submitted_jobs import describe_interrupt, finish, prepare_again
 from builder.system.process import find_program
 
 
@@ -345,7 +353,7 @@ def follow(
     ended = run_together(tasks, images=images, display=display, parallel=len(tasks))
     if ended.stop is None:
         return ended
-    left = [job for folder in folders.values() for job in list_open_jobs(folder)]
+    left = [job for folder in folders.values() for job in list_open_jobs(read_ledger(folder), folder)]
     if cancel:
         slurm.cancel(left)
     ended.stop.message = describe_interrupt(left, place=place, cancelled=cancel)

@@ -16,7 +16,7 @@ from builder.execute.executor import StepBatch, check_local_needs, choose_steps,
 from builder.execute.folder_lock import check_unlocked, lock_folder
 from builder.execute.machine import check_machine, check_sbatch
 from builder.execute.plan_folder import check_copies, check_plan_folder, lock_plan_folder
-from builder.execute.preflight import check_entered, check_output_folder, is_login_node
+from builder.execute.preflight import check_output_folder, check_output_reachable, is_login_node
 from builder.execute.progress import QuietProgress
 from builder.execute.signature import find_signer, is_signed
 from builder.execute.up_to_date import explain_not_current, find_current_result
@@ -95,7 +95,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
 
     A dry run looks; a build keeps a plan folder that exists `held` from then on.
     """
-    check_entered(build.image)
+    check_output_reachable(build.image)
     plan, options, image = build.plan, request.options, build.image
     folder, refusals = build.folder.resolve(), Refusals()
     # Where the image of jobs is a link, what it leads to is looked up when the image is put there.

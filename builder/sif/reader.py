@@ -65,7 +65,7 @@ class File(NamedTuple):
         return self.kind == DEVICE and self.device == (0, 0)
 
 
-class Content(NamedTuple):
+class Extents(NamedTuple):
     """Where the bytes of a file are: its blocks, and its end in a fragment."""
 
     path: str
@@ -202,14 +202,14 @@ class Reader:
         for row in range(-(-content.size // self.squashfs.head.block_size)):
             yield self._read_row(content, row)
 
-    def locate(self, file: File) -> Content:
+    def locate(self, file: File) -> Extents:
         """Where the content of a file is, for `read_part`."""
         try:
             return self._locate(file)
         except DAMAGED as error:
             raise SquashfsError(f"the content of '{file.path}' is damaged: {error}") from None
 
-    def read_part(self, content: Content, offset: int, size: int) -> bytes:
+    def read_part(self, content: Extents, offset: int, size: int) -> bytes:
         """Some bytes of a file from a place in it on, fewer at its end."""
         block, end, parts = self.squashfs.head.block_size, min(content.size, offset + size), []
         while 0 <= offset < end:
@@ -221,7 +221,7 @@ class Reader:
             offset += len(parts[-1])
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _locate(self, file: File) -> Content:
+    def _locate(self, file: File) -> Extents:
         data, _ = self.squashfs.inodes.whole
         (kind,) = struct.unpack_from("<H", data, file.place)
         extent, block = parse_extent(kind, data, file.place + HEAD.size), self.squashfs.head.block_size
@@ -232,9 +232,9 @@ class Reader:
         words = data[extent.sizes : extent.sizes + 4 * count]
         lengths = (word & (PLAIN - 1) for (word,) in struct.iter_unpack("<I", words))
         places = array("Q", accumulate(lengths, initial=extent.start))
-        return Content(file.path, extent.size, words, places, extent.fragment, extent.offset)
+        return Extents(file.path, extent.size, words, places, extent.fragment, extent.offset)
 
-    def _read_row(self, content: Content, row: int, *, keep: bool = False) -> bytes:
+    def _read_row(self, content: Extents, row: int, *, keep: bool = False) -> bytes:
         """One block of a file, or the end of it that is in a fragment."""
         block = self.squashfs.head.block_size
         size = min(block, content.size - row * block)

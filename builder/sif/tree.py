@@ -22,6 +22,18 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER, LINK, FILE, OTHER = stat.S_IFDIR, stat.S_IFLNK, stat.S_IFREG, 0
 
 
+def sync(path: Path) -> None:
+    """Flush a file or folder to the disk; raises OSError for a file."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    except OSError:
+        if os.path.isfile(path):
+            raise
+    finally:
+        os.close(number)
+
+
 class TreeError(OSError):
     """A path or a link below a tree that leads out of it, or is of another kind than expected."""
 

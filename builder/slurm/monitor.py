@@ -22,8 +22,7 @@ from builder.model.finding import Finding, Level, Location, StepError
 from builder.model.plan import Step
 from builder.model.units import format_clock
 from builder.slurm.client import NODE_LOST, JobState, Slurm, explain_endless_wait
-from builder.slurm.job_record import JobRecord, drop_old_record, read_record
-from builder.slurm.ledger import Ledger, SubmittedJob
+from builder.slurm.ledger import JobRecord, Ledger, SubmittedJob, drop_old_record, read_record
 from builder.system.event_reader import Event, open_events_below
 from builder.system.layout import EVENTS, JOBS
 from builder.system.log import TAIL_LINES, Lines, shorten

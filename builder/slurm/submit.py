@@ -25,8 +25,7 @@ from builder.model.finding import BuilderError, ConfigError, Finding, Location, 
 from builder.model.plan import Plan, Step, StepJob, signal_option
 from builder.slurm.client import Slurm
 from builder.slurm.job_overrides import JobOverrides
-from builder.slurm.job_record import read_record
-from builder.slurm.ledger import Kind, Ledger, SubmittedJob, forget_ledger, read_ledger, write_ledger
+from builder.slurm.ledger import Kind, Ledger, SubmittedJob, forget_ledger, list_open_jobs, read_ledger, write_ledger
 from builder.system.layout import AGAIN
 from builder.system.process import find_program
 
@@ -269,9 +268,7 @@ def find_step_job(step: Step) -> StepJob:
 def list_unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
     """Jobs of a folder that wait or run."""
     ledger = read_ledger(folder)
-    if ledger is None or ledger.finished:
-        return ()
-    open_jobs = [job.job for job in ledger.jobs if read_record(folder, job.job) is None]
+    open_jobs = [] if ledger and ledger.finished else list_open_jobs(ledger, folder)
     states = slurm.query_states(open_jobs) if open_jobs else {}
     if states is None:
         return tuple(open_jobs)  # no answer: better too careful

@@ -26,11 +26,7 @@ def make_temporary_path(path: Path) -> Iterator[Path]:
 def sync(path: Path) -> None:
     """Flush a file or folder to the disk, as far as the file system supports it."""
     with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        tree.sync(path)
 
 
 def name_draft(path: Path) -> Path:

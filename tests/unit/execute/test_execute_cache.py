@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.layer_cache import find_surplus, list_items, prune, prune_downloads
+from builder.execute.layer_cache import list_items, prune, prune_downloads
 from builder.layers.cache import Store
 from builder.model.finding import ToolError
 
@@ -35,8 +35,8 @@ def test_what_would_be_removed_is_named_and_kept(tmp_path: Path) -> None:
     store = Store(tmp_path)
     keep(store, "compiled", size=300)
     keep(store, "layers", size=70)
-    assert find_surplus(store, {"RECIPE_CACHE_GIB": "1"}, gib=None) == ()
-    named = find_surplus(store, {}, gib=0)
+    assert prune(store, {"RECIPE_CACHE_GIB": "1"}, gib=None, dry_run=True) == ()
+    named = prune(store, {}, gib=0, dry_run=True)
     assert {one.kind for one in named} == {"compiled", "layers"}
     assert {one.kind for one in list_items(store)} == {"compiled", "layers"}
     assert prune(store, {}, gib=0) == named
