@@ -26,6 +26,7 @@ from builder.inspect.image import has_torch
 from builder.model.finding import ConfigError, Finding, UnsupportedError, select_errors
 from builder.model.plan import Plan
 from builder.model.site import Site
+from builder.model.target import Target
 from builder.pipeline.batch import Submission, submit_plan
 from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
@@ -45,22 +46,15 @@ from builder.system.scratch import find_private_parent
 @account_option
 @add_verbosity
 def run_command(
-    given: tuple[str, ...],
-    output: Path | None,
-    here: bool,
-    nodes: int | None,
-    gpus: int | None,
-    verbose: int,
-    quiet: bool,
+    given: tuple[str, ...], output: Path | None, here: bool, nodes: int | None, gpus: int | None, quiet: bool,
     **options: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Run CMD in IMAGE with SITE's binds, environment, launcher and CPU-GPU binding.
 
     It runs here, or in the allocation of this shell, or with --submit as a job on --nodes N with --gpus G each. Its
     working folder is the current one, and its exit code is that of CMD. On a machine without a batch system --gpus G
     starts G ranks.
     """
-    del verbose
     with add_wrong_values(options):
         named = read_image_words(given, what="image", more="-- python3 --version", quiet=quiet)
     slurm = take_slurm_options(options, account=options["account"], sites=[named.site])
@@ -84,12 +78,7 @@ def run_command(
         check_here(loaded, here=here, what="a run")
         doubt = check_run_machine(loaded, environment=os.environ, sure=here)
         show_findings([doubt] if doubt and not quiet else [])
-        inside = loaded.scheduler.kind == "slurm" and bool(os.environ.get("SLURM_JOB_ID"))
-        allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) if inside else 1
-        _check_shape(loaded, path, nodes=nodes, gpus=gpus, inside=inside)
-        nodes = nodes or (allocated if allocated > 1 else None)
-        plan = make_run_plan(target, nodes=nodes, devices=gpus, here=not inside)
-        code = _run_locally(plan, words, ranks=None if inside else gpus, variables=variables)
+        code = _run_locally(target, path, words, nodes=nodes, gpus=gpus, variables=variables)
     if code:
         raise click.exceptions.Exit(code)
 
@@ -145,8 +134,16 @@ def _submit_command(
     return end.exit_code
 
 
-def _run_locally(plan: Plan, words: tuple[str, ...], *, ranks: int | None, variables: dict[str, str]) -> int:
-    """Run the command's script on this terminal."""
+def _run_locally(
+    target: Target, image: Path, words: tuple[str, ...], *, nodes: int | None, gpus: int | None,
+    variables: dict[str, str],
+) -> int:  # fmt: skip
+    """Run the command's script on this terminal: here, or in the allocation of this shell."""
+    inside = target.site.scheduler.kind == "slurm" and bool(os.environ.get("SLURM_JOB_ID"))
+    allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) if inside else 1
+    _check_shape(target.site, image, nodes=nodes, gpus=gpus, inside=inside)
+    nodes = nodes or (allocated if allocated > 1 else None)
+    plan = make_run_plan(target, nodes=nodes, devices=gpus, here=not inside)
     (step,) = plan.steps
     find_programs(plan.steps, environment=os.environ)
     sys.stdout.flush()
@@ -156,7 +153,7 @@ def _run_locally(plan: Plan, words: tuple[str, ...], *, ranks: int | None, varia
         folder = Path(scratch) / "plan"
         write_plan(plan, folder, recipe_folder=folder)
         environment = {**_make_shape_variables(plan), **os.environ, **variables, "RECIPE_FOLDER": str(folder)}
-        count = [] if ranks is None else [str(ranks)]
+        count = [] if inside or gpus is None else [str(gpus)]
         return attach(["bash", str(folder / step.script), *count, *words], cwd=folder, env=environment)
 
 

@@ -120,30 +120,27 @@ def lock_pip(
     _write_lines(folder / "constraints.txt", constraints)
     _write_lines(folder / "excludes.txt", [name for name in asked.protected if name not in provided])
     _write_lines(folder / "requirements.in", [*_select_options(asked.options), *asked.pip])
-    own = "://" in torch_index
     (folder / "pyproject.toml").write_text(_project(asked.torch, own=(), index=""), encoding="utf-8")
-    if own and asked.torch:
-        # Which packages of the family torch requires (a vendor's Triton) is known only after a first resolution.
+    if "://" in torch_index and asked.torch:
         options = ["--default-index", torch_index]
         names = _compile(folder, ["pyproject.toml"], options, target=target, at=at, session=session, own_index=True)
-        family = [
-            f"{name}=={package['version']}"
-            for package in names
-            if (name := package["name"]) in TORCH_FAMILY and not _is_named(name, asked.torch)
-        ]
-        lines = (*asked.torch, *family)
+        lines = (*asked.torch, *_pin_torch_family(names, asked))
         (folder / "pyproject.toml").write_text(_project(lines, own=lines, index=torch_index), encoding="utf-8")
     inputs = ["pyproject.toml", "requirements.in"]
-    options = [
-        "--constraints",
-        "constraints.txt",
-        "--excludes",
-        "excludes.txt",
-        *_make_prerelease_option(asked.options),
-    ]
+    options = ["--constraints", "constraints.txt", "--excludes", "excludes.txt"]
+    options += _make_prerelease_option(asked.options)
     packages = _compile(folder, inputs, options, target=target, at=at, session=session)
     kept = [package for package in packages if not _is_stub(package, stubs)]
     return tuple(sorted((_choose_file(one, target=target, at=at) for one in kept), key=lambda file: file.name))
+
+
+def _pin_torch_family(packages: Iterable[Mapping[str, Any]], asked: LockRequest) -> list[str]:
+    """Pin what torch requires of its family (a vendor's Triton), which is known only after a first resolution."""
+    return [
+        f"{name}=={package['version']}"
+        for package in packages
+        if (name := package["name"]) in TORCH_FAMILY and not _is_named(name, asked.torch)
+    ]
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:

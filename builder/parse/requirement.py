@@ -60,9 +60,8 @@ def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Location) 
     )
 
 
-def _make_error(body: str, *, at: Location) -> ConfigError:
-    """Say what a line that PEP 508 refuses looks like."""
-    quoted = f"'{sanitize(body)}'"
+def _make_version_error(body: str, quoted: str, *, at: Location) -> ConfigError | None:
+    """The error for a name and a version without an operator of pip between them."""
     single = re.fullmatch(r"([A-Za-z0-9._-]+)\s*=\s*([A-Za-z0-9.*+]+)(=\S+)?", body)
     if single:
         right = f"{single[1]}=={single[2]}"
@@ -74,6 +73,14 @@ def _make_error(body: str, *, at: Location) -> ConfigError:
         right = f"{spaced[1]}=={spaced[2]}"
         message = f"{quoted} has no operator before the version"
         return make_config_error("pip-form", message, at=at, fix=f"write '{right}'", edit=make_edit(at, body, right))
+    return None
+
+
+def _make_error(body: str, *, at: Location) -> ConfigError:
+    """Say what a line that PEP 508 refuses looks like."""
+    quoted = f"'{sanitize(body)}'"
+    if error := _make_version_error(body, quoted, at=at):
+        return error
     if re.match(r"(?:name|channels|dependencies)\s*:", body):
         fix = "give the file the ending .yml"
         return make_config_error("pip-form", f"{quoted} is a line of a conda environment file", at=at, fix=fix)

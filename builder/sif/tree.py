@@ -275,11 +275,7 @@ def walk_both_ways(top: int, *, open_up: bool = False) -> Iterator[tuple[TreeEnt
                 todo.pop()
                 if above:
                     entry, known = above.pop()
-                    here = replace_descriptor(here, os.open("..", LISTED, dir_fd=here))
-                    back = os.fstat(here)
-                    if (back.st_dev, back.st_ino) != known:
-                        raise TreeError(errno.EAGAIN, "the folder was moved while it was read", entry.path)
-                    entry.at = here
+                    entry.at = here = _go_back(here, known, entry)
                     yield entry, True
                 continue
             entry = todo[-1].pop()
@@ -304,6 +300,16 @@ def walk_both_ways(top: int, *, open_up: bool = False) -> Iterator[tuple[TreeEnt
             todo.append(_list_entries(here, entry))
     finally:
         os.close(here)
+
+
+def _go_back(here: int, known: tuple[int, int], entry: TreeEntry) -> int:
+    """Leave a folder for `..`; raises TreeError where that is not the one that the walk came from."""
+    above = os.open("..", LISTED, dir_fd=here)
+    back = os.fstat(above)
+    if (back.st_dev, back.st_ino) != known:
+        os.close(above)
+        raise TreeError(errno.EAGAIN, "the folder was moved while it was read", entry.path)
+    return replace_descriptor(here, above)
 
 
 def replace_descriptor(old: int, new: int) -> int:

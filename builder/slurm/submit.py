@@ -151,17 +151,7 @@ def submit(
     before. A second build comes after the first. What is in the queue when one of them is refused is cancelled. Raises
     StepError, or OSError when a folder cannot be written.
     """
-    ledgers = {
-        task.number: Ledger(
-            site=task.plan.site, kind=batch.kind, output=str(task.output), lead=task.lead, command=batch.command,
-            origin=task.origin,
-        )
-        for task in tasks
-    }  # fmt: skip
-    for task in tasks:
-        write_ledger(
-            ledgers[task.number], task.folder
-        )  # a folder that cannot be written is known before a job is there
+    ledgers = {task.number: _begin_ledger(task, batch=batch) for task in tasks}
     submitted: list[str] = []
     after: tuple[str, ...] = ()
     try:
@@ -181,6 +171,16 @@ def submit(
             if not ledgers[task.number].jobs:
                 forget_ledger(task.folder)
         raise
+
+
+def _begin_ledger(task: Task, *, batch: SubmitOptions) -> Ledger:
+    """Write a ledger without jobs: a folder that cannot be written is known before a job is there."""
+    ledger = Ledger(
+        site=task.plan.site, kind=batch.kind, output=str(task.output), lead=task.lead, command=batch.command,
+        origin=task.origin,
+    )  # fmt: skip
+    write_ledger(ledger, task.folder)
+    return ledger
 
 
 def _order_steps(steps: Sequence[Step], tasks: Sequence[Task], *, again: bool) -> list[tuple[Step, bool]]:
