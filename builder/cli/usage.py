@@ -41,7 +41,7 @@ class CommandLine:
 
     def remove_option(self, option: str) -> str:
         """It again without an option and its value."""
-        return self._join(self._split(option)[1])
+        return self._join(self._take_option(option)[1])
 
     def remove_unknown(self, option: str) -> str:
         """It again without an option that is not known, and without the word after it where that is its value."""
@@ -69,14 +69,14 @@ class CommandLine:
 
     def make_argument(self, option: str, *, name: str) -> str:
         """It again with the value of an option as the argument `name`: a site comes first, all else after it."""
-        given, rest = self._split(option)
+        given, rest = self._take_option(option)
         value = given or name
         if name == "SITE":
             return self._join([value, *rest])
         end = rest.index("--") if "--" in rest else len(rest)
         return self._join([*rest[:end], value, *rest[end:]])
 
-    def _split(self, option: str) -> tuple[str, list[str]]:
+    def _take_option(self, option: str) -> tuple[str, list[str]]:
         """The value of an option, "" where it has none, and the words without the two."""
         rest = list(self.words)
         for at, word in enumerate(rest):

@@ -43,14 +43,14 @@ def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> lis
             name=name,
             state="none" if said[name] else "ok",
             says=f"{urlsplit(url).hostname}: {said[name] or 'reached'}",
-            fix=_fix(environment) if said[name] else "",
+            fix=_suggest_fix(environment) if said[name] else "",
             group=GROUP,
         )
         for name, url in places.items()
     ]
 
 
-def _fix(environment: Mapping[str, str]) -> str:
+def _suggest_fix(environment: Mapping[str, str]) -> str:
     """What may help where a server does not answer; a proxy that is set is not set again."""
     names = [name for name in ("https_proxy", "HTTPS_PROXY") if environment.get(name)]
     return f"check the proxy that {names[0]} names, or set a mirror; or {ELSEWHERE}" if names else FIX

@@ -76,7 +76,7 @@ def find_output_faults(folder: Path, names: Sequence[str], *, before: dict[str, 
 
 
 @dataclass
-class _EventRelay:
+class EventRelay:
     """Passes on what the programs of a step report, and shows its lines."""
 
     events: EventReader
@@ -84,7 +84,7 @@ class _EventRelay:
     progress: Progress
     last: float = 0.0
 
-    def pass_on(self) -> None:
+    def report_events(self) -> None:
         """Pass on the new events."""
         self.last = time.monotonic()
         for event in self.events.read():
@@ -94,11 +94,11 @@ class _EventRelay:
         """Show a line; an event often comes before one."""
         self.progress.show_line(text)
         if time.monotonic() - self.last >= BETWEEN:
-            self.pass_on()
+            self.report_events()
 
     def refresh(self) -> None:
         """Time has passed."""
-        self.pass_on()
+        self.report_events()
         self.progress.refresh()
 
 
@@ -141,7 +141,7 @@ class LocalRunner:
         """Run the script."""
         log, path = self.log(step), self.scratch / f"{step.name}{EVENTS}"
         environment = make_step_environment(self.options.environment, scratch=self.scratch)
-        relay = _EventRelay(open_events(path, mask=self.mask), on_event, self.progress)
+        relay = EventRelay(open_events(path, mask=self.mask), on_event, self.progress)
         with suppress(OSError):
             log.replace(log.with_suffix(".previous.log"))
         if step.kind not in REPORT_NOTHING:
@@ -159,7 +159,7 @@ class LocalRunner:
                 timeout=self.options.step_seconds,
             )
         finally:
-            relay.pass_on()
+            relay.report_events()
 
     def find_fault(self, step: Step, ended: ProcessResult) -> Finding | None:
         """Nothing more than the log says."""

@@ -129,10 +129,10 @@ def make_run_commands(results: Results, *, folder: Path | None) -> tuple[str, ..
     if folder is None or not results.image_path or results.status not in ("passed", "built"):
         return ()
     image = Path(results.image_path)
-    commands = [f"recipe run {shlex.quote(site)} {_word(image, folder=folder)} -- python3 train.py"] if site else []
+    commands = [f"recipe run {shlex.quote(site)} {_quote(image, folder=folder)} -- python3 train.py"] if site else []
     script = image.with_name(f"{image.name.removesuffix('.sif')}.plan") / "run" / "one.sh"
     if script.is_file():
-        commands.append(f"bash {_word(script, folder=folder)} python3 train.py")
+        commands.append(f"bash {_quote(script, folder=folder)} python3 train.py")
     return tuple(commands)
 
 
@@ -141,7 +141,7 @@ def make_link(path: str | Path, *, folder: Path | None) -> str:
     return quote(os.fsencode(os.path.relpath(path, folder)), safe="/")
 
 
-def _word(path: Path, *, folder: Path) -> str:
+def _quote(path: Path, *, folder: Path) -> str:
     """A path relative to the folder as a word of a shell, never an option."""
     relative = os.path.relpath(path, folder)
     return shlex.quote(f"./{relative}" if relative.startswith("-") else relative)
