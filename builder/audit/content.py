@@ -48,7 +48,6 @@ class Memory:
 
     @property
     def size(self) -> int:
-        """How many."""
         return len(self.data)
 
     def read(self, offset: int, size: int) -> bytes:

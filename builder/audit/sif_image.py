@@ -39,7 +39,6 @@ class _ImageFile:
 
     @property
     def size(self) -> int:
-        """Bytes of it."""
         return self.content.size
 
     def read(self, offset: int, size: int) -> bytes:

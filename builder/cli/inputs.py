@@ -50,7 +50,6 @@ account_option = click.option(
 
 
 def add_compile_options(command: F) -> F:
-    """Add the options that change what is compiled."""
     for option in (
         click.option(
             "--torch-index",

@@ -178,7 +178,6 @@ class Row(LineProgress):
         self.name = name
 
     def format_line(self) -> str:
-        """What it is at."""
         now = time.monotonic()
         what = self._bar.format_line(now) or self._last
         return f"{self._step}  {format_clock(now - self._started)}  {what}" if self._step else ""
@@ -261,7 +260,6 @@ class PrefixedStream:
         return len(text)
 
     def flush(self) -> None:
-        """Have them out."""
         with self._lock:
             self._stream.flush()
 
@@ -305,7 +303,6 @@ class LiveMultiProgress:
         return self.live
 
     def print_line(self, row: Row, text: str, *, style: str | None = None) -> None:
-        """A line that stays."""
         with self._lock:
             text = wrap(escape_control(text), stream=self._console.file, indent=self._indent)
             lines = "\n".join(f"{row.name.ljust(self._indent)}{line}" for line in text.split("\n"))

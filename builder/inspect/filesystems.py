@@ -188,7 +188,6 @@ class FolderTree:
     reader: StatementReader = field(default_factory=StatementReader)
 
     def list(self) -> bool:
-        """List it."""
         for folder, _, names in os.walk(self.root):
             below = os.path.relpath(folder, self.root)
             for name in names:

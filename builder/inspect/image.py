@@ -315,7 +315,6 @@ def _find_first_image(manifest: bytes | None) -> Mapping[str, Any]:
 
 
 def _add_statements(contents: Contents, scan: ScannedImage, files: Mapping[str, Statement]) -> Contents:
-    """The contents with what the files say."""
     statements = list(files.values())
     builds = [one.torch for one in statements if one.torch is not None]
     labels = scan.labels | dict(files[databases.LABELS].labels if databases.LABELS in files else {})

@@ -73,7 +73,6 @@ ARCHITECTURES = {"01": "386", "02": "amd64", "03": "arm", "04": "arm64", "06": "
 
 
 def name_architecture(sif: Sif) -> str:
-    """The architecture as images name it."""
     number = sif.arch.rstrip(b"\0").decode("ascii", errors="replace")
     return ARCHITECTURES.get(number, number)
 
@@ -84,7 +83,6 @@ def get_use(item: Object) -> int:
 
 
 def describe_object(item: Object) -> str:
-    """What it is, in words."""
     if item.partition is None:
         return KINDS.get(item.kind, f"object of type {item.kind:#x}")
     return f"{USES.get(get_use(item), 'unknown')} {FILE_SYSTEMS.get(item.partition[0], 'file system')}"

@@ -50,7 +50,6 @@ class CacheEntry:
 
 
 def compute_key(document: object) -> str:
-    """Return the digest of a document."""
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -71,7 +70,6 @@ class Store:
         self._altered = set[Path]()
 
     def get_path(self, kind: str, key: str) -> Path:
-        """Return the path of an entry."""
         return self.folder / kind / f"{key}{KINDS[kind]}"
 
     def find(self, kind: str, key: str) -> CacheEntry | None:

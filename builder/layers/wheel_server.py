@@ -79,7 +79,6 @@ class WheelServer:
             os.close(number)
 
     def answer(self, line: str) -> str:
-        """Answer one request."""
         if self.closed or line == "over\n":
             self.closed = True
             self._close_proxy()

@@ -54,7 +54,6 @@ class Decoder:
     def add_fault(
         self, code: str, message: str, *, line: int, key: str, fix: str, edit: tuple[str, str] | None = None
     ) -> None:
-        """Add a fault."""
         at = Location(file=self.file, line=line, key=key)
         change = make_edit(at, *edit) if edit else None
         self.findings.append(Finding(code=code, message=message, at=at, fix=fix, edit=change))

@@ -70,7 +70,6 @@ class Table:
     line: int
 
     def get(self, key: str) -> Value | None:
-        """Return the value of a key, None when absent."""
         return next((value for name, value in self.entries if name.raw == key), None)
 
     def get_line(self, key: str) -> int:

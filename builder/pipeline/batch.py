@@ -202,7 +202,6 @@ def submit_plans(
 
 
 def _select_tasks(plans: Iterable[Submission | Task], batch: SubmitOptions, arrays: Arrays | None) -> SubmitOptions:
-    """For the tasks of these plans, where they are tasks of arrays."""
     return select_tasks(batch, [plan.number for plan in plans], most=arrays.most) if arrays else batch
 
 
@@ -383,6 +382,5 @@ def _make_arrays(builds: Builds, *, place: Path, most: int | None) -> Arrays | N
 
 
 def group_by_site(builds: Mapping[str, Build]) -> dict[str, Builds]:
-    """The builds of each site."""
     names = dict.fromkeys(build.site.name for build in builds.values())
     return {site: {name: build for name, build in builds.items() if build.site.name == site} for site in names}

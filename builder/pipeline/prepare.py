@@ -46,7 +46,6 @@ class PreparedBuild:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All of them, in order."""
         return (*self.here, *self.jobs)
 
 
@@ -186,7 +185,6 @@ class Refusals:
                 raise self.merge() from None
 
     def merge(self) -> BuilderError:
-        """All errors as one."""
         first, *others = self.errors
         more = [finding for error in others for finding in error.findings]
         return type(first)(*dict.fromkeys((*first.findings, *more))) if more else first

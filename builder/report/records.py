@@ -89,7 +89,6 @@ def _read_file(found: ResultDocuments, path: Path) -> None:
 
 
 def _read_folder(found: ResultDocuments, folder: Path) -> None:
-    """Read all of a plan folder, or a folder of results."""
     if (folder / REPORT_FILE).is_file():
         found.report = _read_document(folder / REPORT_FILE)
         if not _is_report(found.report):

@@ -132,7 +132,6 @@ def tabulate_packages(reports: Sequence[Results]) -> ResultTable:
 
 
 def tabulate_installed(packages: Sequence[SbomPackage], *, most: int = INSTALLED_LIMIT) -> ResultTable:
-    """Tabulate the packages in the image."""
     rows = [(one.name, one.version, one.kind) for one in packages[:most]]
     note = f"the first {most} of {len(packages)}; the SBOM has all of them" if len(packages) > most else ""
     return _table("Packages in the image", ("package", "version", "kind"), rows, note=note)

@@ -49,7 +49,6 @@ class Bounds:
     unpacked: int = 0
 
     def count_member(self) -> None:
-        """Count one member."""
         self.members += 1
         if self.members > MEMBERS:
             raise ArchiveError(f"it holds more than {MEMBERS} members")

@@ -269,7 +269,6 @@ class Reader:
     # --- extended attributes -------------------------------------------------------------------------------------
 
     def read_attributes(self, file: File) -> Mapping[str, bytes]:
-        """The extended attributes of a file."""
         try:
             return dict(self._read_attribute_set(self._read_attribute_number(file)))
         except DAMAGED as error:

@@ -75,20 +75,16 @@ class Ledger:
 
     @property
     def only(self) -> SubmittedJob:
-        """The one job of a command."""
         return self.jobs[0]
 
     def find_job(self, step: str) -> SubmittedJob | None:
-        """The job of a step."""
         return next((job for job in self.jobs if job.step == step), None)
 
     def add_job(self, job: SubmittedJob) -> Ledger:
-        """With one job more."""
         return replace(self, jobs=(*self.jobs, job))
 
 
 def name_ledger_file(folder: Path) -> Path:
-    """The path of the file."""
     return folder / JOBS / SUBMITTED_FILE
 
 

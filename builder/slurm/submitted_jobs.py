@@ -155,7 +155,6 @@ class JobView:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
         if self.record is not None and not self.record.ending and self.state is None:
             return True
         # While Slurm clears up it may put the job back into the queue.

@@ -75,7 +75,6 @@ def reduce_max(values: List[float], device: Any) -> List[float]:
 
 
 def wait_for_all(device: Any) -> None:
-    """Wait for every rank."""
     reduce_max([0.0], device)
 
 
