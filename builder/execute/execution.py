@@ -31,12 +31,11 @@ from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
 from builder.model.text import escape_line
 from builder.model.units import format_clock
-from builder.system.checksums import Digest
 from builder.system.event_reader import Event
 from builder.system.files import remove_tree
 from builder.system.layout import PROOF
 from builder.system.process import ProcessResult
-from builder.system.publish import measure_image, publish
+from builder.system.publish import Digest, measure_image, publish
 from builder.system.trust import is_published, link_error
 
 if TYPE_CHECKING:

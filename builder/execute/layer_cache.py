@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.layers.cache import CacheEntry, Store
+from builder.layers.cache import CacheEntry, Store, open_shared_cache
 from builder.layers.cache_folders import (
     CONDA,
     DOWNLOADS,
@@ -23,7 +23,6 @@ from builder.layers.cache_folders import (
 )
 from builder.layers.locks import NO_LOCKS
 from builder.layers.private_folders import PrivateError
-from builder.layers.shared_cache import open_shared_cache
 from builder.lock.session import find_uv_program
 from builder.model.finding import Finding, Location, ToolError
 from builder.model.plan import Plan

@@ -19,7 +19,7 @@ from builder.layers import copies
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
-from builder.system.checksums import hash_file
+from builder.sif.digest import hash_file
 from builder.system.files import remove_tree, write_atomic
 from builder.system.layout import AGAIN, DIFFERENT, LOGS
 

@@ -15,7 +15,7 @@ from builder.inspect.origin import (
 )
 from builder.model.plan import Plan
 from builder.sif.bounded import LIMIT, parse_json
-from builder.system.checksums import hash_file
+from builder.sif.digest import hash_file
 from builder.system.layout import REPORT_FILE
 from builder.system.trust import read_below
 

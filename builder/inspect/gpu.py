@@ -44,7 +44,7 @@ def _read(path: Path) -> Inventory:
 
         return read_image(*parts)
     if path.is_dir():
-        from builder.audit.folder import read_folder
+        from builder.audit.installed import read_folder
 
         return read_folder(path)
     if path.suffix in (".whl", ".zip"):

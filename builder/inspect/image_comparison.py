@@ -26,9 +26,9 @@ from builder.inspect.sif_objects import (
     read_sif,
 )
 from builder.sif.bounded import parse_json
+from builder.sif.digest import hash_file_part
 from builder.sif.reader import File, Reader
 from builder.sif.squashfs import BLOCK_DEVICE, DEVICE, FIFO, FILE, FOLDER, LINK, SOCKET, SquashfsError
-from builder.system.checksums import hash_file_part
 
 KINDS = {
     FOLDER: "folder", FILE: "file", LINK: "link", BLOCK_DEVICE: "device", DEVICE: "device", FIFO: "pipe",

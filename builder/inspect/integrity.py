@@ -24,8 +24,8 @@ from builder.inspect.sif_objects import (
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import sanitize, to_dict, to_list, to_text
 from builder.sif.bounded import parse_json, read_file, read_json
+from builder.sif.digest import hash_file, hash_file_part
 from builder.system.capture import capture
-from builder.system.checksums import hash_file, hash_file_part
 from builder.system.layout import REPORT_FILE, plan_folder
 from builder.system.process import find_program
 

@@ -19,13 +19,13 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from builder.layers.uv import make_uv_environment, make_uv_settings
-from builder.layers.wheel_stubs import write_stubs
+from builder.layers.wheels import write_stubs
 from builder.lock.session import Session, find_uv_program, format_output_tail, make_unreachable_error
 from builder.model.finding import Finding, Location, StepError, UnsupportedError
 from builder.model.lock import LockRequest, PipFile
 from builder.model.secrets import ANY_USER, strip_credentials
 from builder.parse.pylock import TORCH_FAMILY, parse_pylock
-from builder.system.checksums import hash_file
+from builder.sif.digest import hash_file
 
 
 def parse_local_path(url: str) -> Path | None:

@@ -17,8 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 from . import data, rendezvous, snapshot, training
-from .collectives import name_signal
 from .ranks import RankRun
+from .rendezvous import name_signal
 
 
 def run_rank(run: RankRun, device: Any) -> None:

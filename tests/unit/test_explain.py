@@ -11,8 +11,7 @@ from support.code_source import source_codes
 from support.rows import rows
 
 from builder.cli.check_formats import list_codes, read_page
-from builder.cli.code_classes import CLASSES, find_class, list_classed_codes
-from builder.cli.explain import format_page
+from builder.cli.explain import CLASSES, find_class, format_page, list_classed_codes
 from builder.cli.main import run
 
 ROOT = Path(__file__).parents[2]
