@@ -59,17 +59,6 @@ class _CountingReader:
         return found
 
 
-class MemberFile:
-    """A member as a file that is read from front to back."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-
-    def read(self, size: int) -> bytes:
-        """So many bytes, fewer at the end."""
-        return bytes(self.stream.read(size))
-
-
 def read_conda(path: Path) -> Inventory:
     """Every ELF file of a conda package; raises OSError, and AuditError for any other file."""
     about: dict[str, object] = {}
@@ -117,7 +106,7 @@ def _read(stream: Stream, about: dict[str, object], binaries: list[Binary], unre
             if head != ELF:
                 continue
             try:
-                with unpack_member(cast(BinaryIO, MemberFile(content)), size=member.size, head=head) as whole:
+                with unpack_member(content, size=member.size, head=head) as whole:
                     if (binary := read_binary(member.name, whole)) is not None:
                         binaries.append(binary)
             except AuditError as error:

@@ -122,16 +122,15 @@ def _submit_command(
     if slurm.no_wait:
         note(f"submitted; run `recipe status {folder}` for progress and the result")
         return 0
-    end = follow_command(
+    code, fault = follow_command(
         folder,
         environment=options.environment,
         on_line=emit,
         note=note,
         cancel_on_interrupt=slurm.cancel_on_interrupt,
     )
-    if end.finding is not None:
-        show_findings([end.finding])
-    return end.exit_code
+    show_findings([fault] if fault else [])
+    return code
 
 
 def _run_locally(

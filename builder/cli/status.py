@@ -37,6 +37,7 @@ from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE, plan_folder
 from builder.system.path_errors import check_reachable
 from builder.system.trust import check_folder
 
+MOST = 8  # names in a message
 Views = Mapping[str, tuple[JobView, ...]]
 
 
@@ -156,9 +157,9 @@ def find_plan_folder(place: Path, *, typed: Path) -> Path:
     raise ConfigError(Finding(code="no-plan", message=message, at=Location(file=str(typed)), fix=fix))
 
 
-def _list_names(plans: Sequence[Path], *, most: int = 8) -> str:
-    more = f" and {len(plans) - most} more" if len(plans) > most else ""
-    return ", ".join(path.name for path in plans[:most]) + more
+def _list_names(plans: Sequence[Path]) -> str:
+    more = f" and {len(plans) - MOST} more" if len(plans) > MOST else ""
+    return ", ".join(path.name for path in plans[:MOST]) + more
 
 
 def _find_outcomes(found: SubmittedPlans, views: Views, *, follows: bool, terminal: Terminal) -> Outcomes:
@@ -201,11 +202,12 @@ def _report_command_end(found: SubmittedPlans, views: Views, *, folder: Path, as
     if as_json:
         emit_document(_make_status_document(found, views, {}))
     on_line = (lambda _: None) if as_json else emit
-    end = follow_command(folder, environment=os.environ, on_line=on_line, note=lambda text: echo(text, err=True))
-    if end.finding is not None:
-        show_findings([end.finding])
-    if end.exit_code:
-        raise click.exceptions.Exit(end.exit_code)
+    code, fault = follow_command(
+        folder, environment=os.environ, on_line=on_line, note=lambda text: echo(text, err=True)
+    )
+    show_findings([fault] if fault else [])
+    if code:
+        raise click.exceptions.Exit(code)
 
 
 def _make_status_document(found: SubmittedPlans, views: Views, outcomes: Mapping[str, Outcome]) -> dict[str, object]:

@@ -72,20 +72,15 @@ class Terminal:
         if self.single and not self.quiet:
             echo(color_verdict(summarize_build(report), err=True), err=True)
 
-    def choose_display(self, names: Sequence[str], *, live: bool = True) -> MultiProgress:
+    def choose_display(self, names: Sequence[str]) -> MultiProgress:
         """Choose the display of builds that run here."""
         if self.single:
             return SingleProgress(self.choose_progress())
-        rows = choose_multi_progress(
-            sys.stderr,
-            width=max(map(len, names), default=0) if live else 0,
-            environment=os.environ if live else {},
-            quiet=self.quiet,
-            verbose=self.verbose,
-            color=uses_color() and live,
+        width = max(map(len, names), default=0)
+        self._rows = choose_multi_progress(
+            sys.stderr, width=width, environment=os.environ, quiet=self.quiet, verbose=self.verbose, color=uses_color()
         )
-        self._rows = rows if live else self._rows
-        return rows
+        return self._rows
 
     def choose_progress(self) -> Progress:
         """Choose how a single build shows its steps."""
@@ -162,7 +157,7 @@ def summarize_build(report: Report) -> str:
     lines = [
         f"ok    {name + ' ':8}{summarize_result(result)}"
         for name, result in report.smoke.items()
-        if _has_passed(report, name)
+        if all(check.ok for check in report.checks if check.name.startswith(f"{name}: "))
     ]
     bad = select_first_causes(report.checks)
     lines += [f"FAIL  {check.name}: {check.measured} (expected {check.expected})" for check in bad]
@@ -186,10 +181,6 @@ def summarize_reproduction(report: Report) -> str:
     count = found.get("count")
     what = f"{count} difference{'' if count == 1 else 's'}" if count else found.get("error")
     return f"NOT the same bytes: {what}"
-
-
-def _has_passed(report: Report, name: str) -> bool:
-    return all(check.ok for check in report.checks if check.name.startswith(f"{name}: "))
 
 
 def summarize_result(result: Any) -> str:

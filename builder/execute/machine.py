@@ -34,13 +34,12 @@ def check_machine(
     recipe: str,
     base_at: Location,
     sure: bool = False,
-    root: Path = Path("/"),
 ) -> None:
     """Raise ToolError where this is no machine of the site: its base image is not here, or what loads its modules.
 
     Of the `steps` those `here` are no jobs. A base image of the user's own that does not exist is a ConfigError.
-    `recipe` is the file as a command names it, `base_at` what names that base image, `root` where
-    the system's files lie. A host name is a guess: a user who is `sure` (--here) overrules it.
+    `recipe` is the file as a command names it, `base_at` what names that base image. A host name is a guess: a user who
+    is `sure` (--here) overrules it.
     """
     guessed = not sure and not any(step.where == "workstation" for step in here)
     other = find_other_site(site, host=os.uname().nodename) if guessed else ""
@@ -60,22 +59,20 @@ def check_machine(
         own = plan.base not in [image.reference for image in site.base_images]
         check_base(plan, at=base_at, own=own, environment=environment)
     loads = any(_MODULE.search(file.text) for file in plan.files if file.path in {step.script for step in here})
-    if loads and (why := _lacks_site(site, environment=environment, root=root)):
+    if loads and (why := _lacks_site(site, environment=environment)):
         raise ToolError(_make_elsewhere_finding(site, why, recipe=recipe))
 
 
-def _lacks_site(site: Site, *, environment: Mapping[str, str], root: Path) -> str:
+def _lacks_site(site: Site, *, environment: Mapping[str, str]) -> str:
     """What a machine of the site has and this one has not, "" where nothing is missing."""
-    if not has_modules(environment, root=root):
+    if not has_modules(environment):
         return "there is no module command here"
     images = [image.reference for image in site.base_images if image.reference.startswith("/")]
     here = not images or any(Path(image).exists() for image in images)
     return "" if here else f"its base image '{images[0]}' is not here"
 
 
-def check_run_machine(
-    site: Site, *, environment: Mapping[str, str], sure: bool = False, root: Path = Path("/")
-) -> Finding | None:
+def check_run_machine(site: Site, *, environment: Mapping[str, str], sure: bool = False) -> Finding | None:
     """Raise ToolError where this is no machine of the site, for a command that runs as the site would run it.
 
     Returned is a warning where only the host name says so: a site may have more machines than its file names. In a job
@@ -89,7 +86,7 @@ def check_run_machine(
     images = any(image.reference.startswith("/") for image in site.base_images)
     why = f"it is one of '{other}', by its name" if other else ""
     if not why and (loads or images):
-        why = _lacks_site(site, environment=environment, root=root)
+        why = _lacks_site(site, environment=environment)
     if not why and find_program("sbatch", env=environment) is None:
         why = "there is no sbatch here"
     fix = f"log in to '{site.name}' and run it there, or give --here to run it on this machine all the same"

@@ -210,8 +210,8 @@ class Row(LineProgress):
 class LiveProgress(Row):
     """A single build on a terminal."""
 
-    def __init__(self, stream: TextIO, *, verbose: bool = False, color: bool = True) -> None:
-        super().__init__(LiveMultiProgress(stream, width=0, verbose=verbose, color=color), name="")
+    def __init__(self, stream: TextIO, *, verbose: bool = False) -> None:
+        super().__init__(LiveMultiProgress(stream, width=0, verbose=verbose), name="")
 
     def begin(self, *, title: str, total: int) -> None:
         super().begin(title=title, total=total)
@@ -285,11 +285,11 @@ class LiveMultiProgress:
     Names are `width` wide; of a single build none is shown.
     """
 
-    def __init__(self, stream: TextIO, *, width: int, verbose: bool, color: bool) -> None:
+    def __init__(self, stream: TextIO, *, width: int, verbose: bool) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        console = Console(file=stream, no_color=not color, highlight=False, markup=False, emoji=False)
+        console = Console(file=stream, highlight=False, markup=False, emoji=False)
         self.live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
         self._console, self._indent, self.verbose = console, width + 2 if width else 0, verbose
         self._lock = threading.RLock()
@@ -336,7 +336,7 @@ def choose_multi_progress(
         return SingleProgress(QuietProgress())
     if wants_plain(stream, environment=environment, color=color):
         return PlainMultiProgress(stream, width=width, verbose=verbose)
-    return LiveMultiProgress(stream, width=width, verbose=verbose, color=color)
+    return LiveMultiProgress(stream, width=width, verbose=verbose)
 
 
 def choose_progress(

@@ -194,13 +194,13 @@ def to_dataclass(kind: type[T], value: Any, *, schema: int | None = None, what: 
             raise MismatchError(f"the {what} has schema {other}, this version reads {schema}", key="schema")
         table = {name: item for name, item in table.items() if name != "schema"}
     if more:
-        table = {name: item for name, item in table.items() if name in _fields(kind)}
+        table = {name: item for name, item in table.items() if name in _list_fields(kind)}
     decoded = _dataclass(kind, table, key="", what=what)
     assert isinstance(decoded, kind)
     return decoded
 
 
-def _fields(kind: Any) -> dict[str, Any]:
+def _list_fields(kind: Any) -> dict[str, Any]:
     return _shape(kind)[0]
 
 

@@ -136,8 +136,8 @@ class UI(Protocol):
     def report(self, name: str, report: Report) -> None:
         """A build ended with a report, which may be of a failure."""
 
-    def choose_display(self, names: Sequence[str], *, live: bool = True) -> MultiProgress:
-        """The display of builds that run here; plain lines unless `live`."""
+    def choose_display(self, names: Sequence[str]) -> MultiProgress:
+        """The display of builds that run here."""
 
 
 Tell = Callable[[str], None]

@@ -214,7 +214,7 @@ def plot_bandwidth(reports: Sequence[Results]) -> Plot | None:
                 format_size(step.size),
                 format_number(value),
                 format_number(step.algbw),
-                _format_floor(one, step.size),
+                format_number(dict(one.floors).get(step.size)),
             )
             for step, value in known
         ]
@@ -235,10 +235,6 @@ def _floor(at: int, value: float) -> Series:
     """A floor applies to one size; it is drawn wider than a point to be visible."""
     label = f"floor {format_number(value)} GB/s at {format_size(at)}"
     return Series(label=label, points=((at / 8, value), (at * 8.0, value)), color=COLORS - 1, dashed=True)
-
-
-def _format_floor(one: WorkloadResult, count: int) -> str:
-    return format_number(dict(one.floors).get(count))
 
 
 def plot_scaling(reports: Sequence[Results]) -> Plot | None:

@@ -67,7 +67,7 @@ def _read_path(found: ResultDocuments, path: Path) -> Path | None:
     elif path.name and plan_folder(path).is_dir():
         folder = plan_folder(path)
         _read_folder(found, folder)
-    elif _has_image_suffix(path):
+    elif path.suffix in (".sif", ".tar", ".sqfs"):
         message = f"the image '{path}' has no plan folder next to it ('{plan_folder(path)}')"
         raise _fault("report-missing", message, at=path)
     else:
@@ -85,10 +85,6 @@ def _is_image(path: Path) -> bool:
     """Whether a folder is an image (tykky's) with its plan folder next to it."""
     ours = (path / PLAN_FILE).is_file() or (path / REPORT_FILE).is_file()
     return not ours and path.name not in ("", "..") and plan_folder(path).is_dir()
-
-
-def _has_image_suffix(path: Path) -> bool:
-    return path.suffix in (".sif", ".tar", ".sqfs")
 
 
 def _read_file(found: ResultDocuments, path: Path) -> None:

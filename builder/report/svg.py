@@ -108,12 +108,12 @@ def make_log_axis(values: list[float], *, title: str) -> Axis:
     return Axis(title=title, ticks=tuple((value, format_tick(value)) for value in kept), low=bottom, high=top, log=True)
 
 
-def make_doubling_axis(values: list[float], *, title: str, written: Callable[[int], str] = str, most: int = 5) -> Axis:
+def make_doubling_axis(values: list[float], *, title: str, written: Callable[[int], str] = str) -> Axis:
     """Make an axis of powers of two, as message sizes and numbers of ranks grow."""
     known = [value for value in values if value > 0] or [1.0]
     first, last = math.floor(math.log2(min(known)) + 1e-9), math.ceil(math.log2(max(known)) - 1e-9)
     last = max(last, first + 1)
-    every = math.ceil((last - first + 1) / most)
+    every = math.ceil((last - first + 1) / 5)
     ticks = tuple((2.0**power, written(2**power if power >= 0 else 1)) for power in range(first, last + 1, every))
     return Axis(title=title, ticks=ticks, low=2.0**first, high=2.0**last, log=True)
 

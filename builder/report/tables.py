@@ -131,7 +131,8 @@ def tabulate_packages(reports: Sequence[Results]) -> ResultTable:
     return ResultTable(name="Packages", head=head, rows=tuple(rows))
 
 
-def tabulate_installed(packages: Sequence[SbomPackage], *, most: int = INSTALLED_LIMIT) -> ResultTable:
+def tabulate_installed(packages: Sequence[SbomPackage]) -> ResultTable:
+    most = INSTALLED_LIMIT
     rows = [(one.name, one.version, one.kind) for one in packages[:most]]
     note = f"the first {most} of {len(packages)}; the SBOM has all of them" if len(packages) > most else ""
     return _table("Packages in the image", ("package", "version", "kind"), rows, note=note)

@@ -178,7 +178,7 @@ def read(root: Path, path: str, *, limit: int) -> bytes:
         return file.read(limit)
 
 
-def keep(root: Path, path: str, *, mode: int = 0o644) -> int:
+def keep(root: Path, path: str) -> int:
     """A descriptor of a file for reading and writing, as it is or made; raises TreeError for what leads elsewhere.
 
     A file with a second name may belong to another place.
@@ -187,7 +187,7 @@ def keep(root: Path, path: str, *, mode: int = 0o644) -> int:
     with open_folder_below(root, above) as at:
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            handle = os.open(name, flags, mode, dir_fd=at)
+            handle = os.open(name, flags, 0o644, dir_fd=at)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
                 raise TreeError(errno.ELOOP, "it is no ordinary file", path) from None

@@ -163,15 +163,6 @@ def read_plan_list(folder: Path) -> tuple[ListedPlan, ...] | None:
     return plans
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandResult:
-    """How a command ended; `finding` says what Slurm did to its job."""
-
-    exit_code: int
-    seconds: float
-    finding: Finding | None = None
-
-
 def follow_command(
     folder: Path,
     *,
@@ -179,8 +170,11 @@ def follow_command(
     on_line: Callable[[str], None],
     note: Callable[[str], None],
     cancel_on_interrupt: bool = False,
-) -> CommandResult:
-    """Follow the one job of a folder to its end; raises SignalInterrupt, and StepError where it would never start."""
+) -> tuple[int, Finding | None]:
+    """Follow the one job of a folder to its end: the exit code of its command, and what Slurm did to the job.
+
+    Raises SignalInterrupt, and StepError where it would never start.
+    """
     folder = folder.resolve()
     slurm, signals = Slurm(environment), Signals()
     with signals.catch(), lock_folder(folder):
@@ -196,6 +190,4 @@ def follow_command(
             raise
         forget_command(ledger.command, folder)
         note_finished(ledger, folder, note=note)
-        return CommandResult(
-            exit_code=end.exit_code, seconds=end.seconds, finding=find_job_fault(job, end, folder=folder)
-        )
+        return end.exit_code, find_job_fault(job, end, folder=folder)

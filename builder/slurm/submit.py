@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from builder.compile.step_scripts import compute_notice, parse_minutes
 from builder.execute.execution import LocalPrefix
@@ -82,12 +81,6 @@ _NO_EXPORT = "--export=NONE"
 _RESPECTED = re.compile(r"RECIPE_\w+|PIP_\w+|UV_\w+|SSL_CERT_FILE|SOURCE_DATE_EPOCH|\w+_proxy|\w+_PROXY")
 
 
-class SignalShield(Protocol):
-    """A `with` block that no signal ends half done."""
-
-    def __call__(self) -> AbstractContextManager[None]: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class SubmitOptions:
     """How the jobs of a plan are submitted: by the site's rules and the user's options.
@@ -143,7 +136,7 @@ def submit(
     batch: SubmitOptions,
     folder: Path,
     slurm: Slurm,
-    undisturbed: SignalShield,
+    undisturbed: Callable[[], AbstractContextManager[None]],
 ) -> None:
     """Submit the steps from a folder, each build step after the one before it, every smoke test after the last of them.
 

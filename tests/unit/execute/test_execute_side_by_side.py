@@ -105,7 +105,7 @@ def test_plain_lines_begin_with_the_name() -> None:
 
 def test_rows_on_a_terminal() -> None:
     stream = Terminal()
-    together = LiveMultiProgress(stream, width=6, verbose=True, color=False)
+    together = LiveMultiProgress(stream, width=6, verbose=True)
     with together.show():
         play(together.get_progress)
     text = stream.getvalue()
