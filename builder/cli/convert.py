@@ -11,7 +11,7 @@ import click
 
 from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import read_image_words
-from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_plain_context
+from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_context
 from builder.cli.options import add_batch_options, add_wrong_values, check_tmpdir, make_printer, take_slurm_options
 from builder.cli.output import emit
 from builder.cli.terminal import Terminal
@@ -89,5 +89,5 @@ def _make_plan(site: Site, archive: Path, *, account: str) -> Plan:
         message = f"the archive's path '{archive}' contains a colon, which separates a tag"
         at = Location(file=str(archive))
         raise ConfigError(Finding(code="archive-path", message=message, at=at, fix="rename it"))
-    target = make_image_target(site, image=str(archive), context=make_plain_context(account))
+    target = make_image_target(site, image=str(archive), context=make_context(account=account))
     return make_convert_plan(target, archive=str(archive), archive_gib=archive.stat().st_size / GIB)

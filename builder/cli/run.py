@@ -12,7 +12,7 @@ import click
 
 from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import read_image_words
-from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_plain_context
+from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_context
 from builder.cli.options import add_batch_options, add_shape_options, add_wrong_values, make_printer, take_slurm_options
 from builder.cli.output import emit, show_findings
 from builder.compile.image_plans import make_image_target, make_run_plan
@@ -61,7 +61,7 @@ def run_command(
     loaded, path, words = named.site, named.path, named.rest
     check_not_inputs([("the image", path)], image=None, folder=output)
     target = make_image_target(
-        loaded, image=str(path), context=make_plain_context(options["account"]), folder=(path / "bin").is_dir()
+        loaded, image=str(path), context=make_context(account=options["account"]), folder=(path / "bin").is_dir()
     )
     findings = check_command(target, words)
     if select_errors(findings):

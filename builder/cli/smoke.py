@@ -10,7 +10,7 @@ import click
 
 from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import OfImage, read_image_words
-from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_plain_context
+from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_context
 from builder.cli.options import add_batch_options, add_shape_options, add_wrong_values, make_printer, take_slurm_options
 from builder.cli.output import color_verdict, echo, show_findings
 from builder.cli.paths import check_existing
@@ -83,7 +83,7 @@ def run_command(
     target = make_image_target(
         loaded,
         image=variables["RECIPE_IMAGE"],
-        context=make_plain_context(options["account"]),
+        context=make_context(account=options["account"]),
         folder=(image / "bin").is_dir(),
         workloads=workloads or None,
     )

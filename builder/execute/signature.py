@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.inspect.sif_objects import SIGNATURE, SifError, read_sif
+from builder.inspect.sif_objects import SIGNATURE
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan
+from builder.sif.sif import SifError, read_sif
 from builder.system.capture import capture
 from builder.system.process import attach, find_program
 

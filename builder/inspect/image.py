@@ -21,22 +21,12 @@ from builder.inspect.filesystems import (
     read_all,
 )
 from builder.inspect.sif_objects import (
-    DATA_JSON,
-    INSPECT,
-    LAYERS,
-    MAGIC,
-    OVERLAY,
     SBOM,
     SIGNATURE,
-    SQUASHFS,
     SYSTEMS,
-    Sif,
-    SifError,
     describe_object,
     get_use,
-    list_layers,
     name_architecture,
-    parse_sif,
     read_signer,
 )
 from builder.model.contents import Contents, ImageKind, ImagePart, Signature
@@ -44,6 +34,7 @@ from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import exists, sanitize
 from builder.sif.archive import ArchiveError, Bounds, FileStream, Stream, is_archive, read_members, read_small_files
 from builder.sif.bounded import open_file
+from builder.sif.sif import DATA_JSON, INSPECT, LAYERS, MAGIC, OVERLAY, SQUASHFS, Sif, SifError, list_layers, parse_sif
 from builder.sif.squashfs import COMPRESSIONS, SquashfsError
 from builder.system.publish import measure_image
 

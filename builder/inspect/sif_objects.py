@@ -4,53 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from builder.sif.sif import (  # fmt: skip
-    DATA_JSON,
-    DATA_PARTITION,
-    DESCRIPTOR,
-    GROUP,
-    INSPECT,
-    LARGEST,
-    LAYERS,
-    MAGIC,
-    OVERLAY,
-    SQUASHFS,
-    Object,
-    Sif,
-    SifError,
-    list_layers,
-    parse_sif,
-    read_header,
-    read_object,
-    read_sif,
-)
-
-# The one door of this floor to the format.
-__all__ = [
-    "DATA_JSON",
-    "INSPECT",
-    "LARGEST",
-    "LAYERS",
-    "MAGIC",
-    "OVERLAY",
-    "SBOM",
-    "SIGNATURE",
-    "SQUASHFS",
-    "SYSTEMS",
-    "Object",
-    "Sif",
-    "SifError",
-    "describe_object",
-    "get_use",
-    "list_layers",
-    "name_architecture",
-    "parse_sif",
-    "plan_object_writes",
-    "read_header",
-    "read_object",
-    "read_sif",
-    "read_signer",
-]  # fmt: skip
+from builder.sif.sif import DATA_JSON, DATA_PARTITION, DESCRIPTOR, GROUP, OVERLAY, SQUASHFS, Object, Sif
 
 SIGNATURE, SBOM = 0x4005, 0x4009
 KINDS = {

@@ -16,7 +16,6 @@ from builder.report.svg import (
     Axis,
     Series,
     draw_lines,
-    escape_text,
     make_element,
     make_label,
     make_tooltip,
@@ -53,7 +52,7 @@ def draw_bars(
     """Draw a bar a row, its label above it; a part of one name has one colour in all of them."""
     height = TOP + ROW * len(bars) + BOTTOM
     bottom = height - BOTTOM
-    parts = [make_tooltip(name), make_element("desc", escape_text(description))]
+    parts = [make_tooltip(name), make_element("desc", escape(description))]
     for at, tick in x.ticks:
         place = _x(x, at)
         kind = "tick end" if place > WIDTH - RIGHT - 20 else "tick mid" if place > LEFT + 6 else "tick"

@@ -30,11 +30,6 @@ def make_label(content: str, **attributes: object) -> str:
     return make_element("text", escape(content), **attributes)
 
 
-def escape_text(content: str) -> str:
-    """Write text as the content of an element."""
-    return escape(content)
-
-
 def make_tooltip(content: str) -> str:
     """Write the title that a browser shows over an element."""
     return make_element("title", escape(content))
@@ -142,7 +137,7 @@ class Series:
 
 def draw_lines(series: Sequence[Series], *, x: Axis, y: Axis, name: str, description: str) -> str:
     """Draw series over two axes; `name` and `description` are for screen readers."""
-    parts = [make_tooltip(name), make_element("desc", escape_text(description)), *_grid(x, y)]
+    parts = [make_tooltip(name), make_element("desc", escape(description)), *_grid(x, y)]
     for one in series:
         parts += _series(one, x=x, y=y)
     return make_element("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=f"{name}. {description}")

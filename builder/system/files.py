@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from builder.sif import tree
-from builder.sif.tree import remove as remove_tree
+
+remove_tree = tree.remove
 
 
 @contextmanager
@@ -98,6 +99,3 @@ def _keep_status(handle: int, like: os.stat_result, *, of: Path) -> None:
             with suppress(OSError):
                 os.setxattr(handle, name, os.getxattr(of, name))
     os.fchmod(handle, stat.S_IMODE(like.st_mode))
-
-
-__all__ = ["make_temporary_path", "name_draft", "remove_tree", "sync", "write_atomic"]
