@@ -21,7 +21,7 @@ from builder.execute.executor import execute, raise_on_failure
 from builder.execute.plan_folder import lock_plan_folder
 from builder.execute.preflight import GIB, check_output
 from builder.execute.progress import SingleProgress
-from builder.execute.up_to_date import explain_not_current, find_current_result
+from builder.execute.report_file import explain_not_current, find_current_result
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.plan import Plan
 from builder.model.site import Site

@@ -16,7 +16,7 @@ from builder.layers.uv import SETTINGS, find_uv
 from builder.model.site import Site
 from builder.resolve.package_plan import TORCH_HOST
 from builder.sif.errors import LayeringError
-from builder.system.capture import read_output
+from builder.system.process import read_output
 
 SECONDS = 4.0  # for all answers together, which come at the same time: a first look-up of a name may take seconds
 CONDA = "https://conda.anaconda.org/"

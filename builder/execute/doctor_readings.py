@@ -12,8 +12,7 @@ from typing import Literal
 from builder.layers.cache_folders import find_cache_folder
 from builder.model.text import escape_line, sanitize
 from builder.sif.errors import LayeringError
-from builder.system.capture import BackgroundCommand
-from builder.system.process import find_program
+from builder.system.process import BackgroundCommand, find_program
 
 State = Literal["ok", "bad", "none"]
 

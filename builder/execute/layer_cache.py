@@ -29,7 +29,7 @@ from builder.model.plan import Plan
 from builder.model.text import exists
 from builder.sif.errors import LayeringError
 from builder.sif.tree import FOLDER, walk
-from builder.system.capture import capture
+from builder.system.process import capture
 
 COMPILED = "compiled"  # of a download; it is kept with the layers, and is bounded with them
 SECONDS = 600.0  # for uv to clear its folder

@@ -14,9 +14,8 @@ from builder.layers.locks import make_mark
 from builder.model.finding import ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
-from builder.system.capture import BackgroundCommand
 from builder.system.path_errors import find_closed_folder
-from builder.system.process import find_program
+from builder.system.process import BackgroundCommand, find_program
 
 
 def is_login_node(site: Site, *, environment: Mapping[str, str]) -> bool:

@@ -11,8 +11,7 @@ from builder.inspect.sif_objects import SIGNATURE
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan
 from builder.sif.sif import SifError, read_sif
-from builder.system.capture import capture
-from builder.system.process import attach, find_program
+from builder.system.process import attach, capture, find_program
 
 STDERR = 2
 FINGERPRINT = re.compile(r"\b[0-9A-Fa-f]{40}\b")

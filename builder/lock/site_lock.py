@@ -46,9 +46,8 @@ from builder.resolve.resolve import CONDA_BACKENDS
 from builder.sif import tree
 from builder.sif.bounded import parse_json
 from builder.sif.digest import hash_file
-from builder.system.capture import capture
 from builder.system.files import name_draft
-from builder.system.process import find_program
+from builder.system.process import capture, find_program
 
 
 def normalize_packages(provided: Mapping[str, str]) -> dict[str, str]:

@@ -18,8 +18,8 @@ from builder.execute.machine import check_machine, check_sbatch
 from builder.execute.plan_folder import check_copies, check_plan_folder, lock_plan_folder
 from builder.execute.preflight import check_output_folder, check_output_reachable, is_login_node
 from builder.execute.progress import QuietProgress
+from builder.execute.report_file import explain_not_current, find_current_result
 from builder.execute.signature import find_signer, is_signed
-from builder.execute.up_to_date import explain_not_current, find_current_result
 from builder.execute.written_files import is_plan_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from builder.model.results import Results, WorkloadResult
 from builder.model.units import format_duration, format_number

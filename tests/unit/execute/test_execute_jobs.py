@@ -30,7 +30,7 @@ from builder.slurm.ledger import (
 )
 from builder.slurm.monitor import LAG, Follower, JobResult, LogTail, Monitor, find_job_fault
 from builder.slurm.submit import SubmitOptions, make_arguments
-from builder.system.capture import CapturedOutput
+from builder.system.process import CapturedOutput
 
 PlanOf = Callable[..., Plan]
 DEMO = StepJob(name="demo-build", minutes=60, notice=120)
