@@ -47,6 +47,8 @@ class Bounds:
     members: int = 0
     packed: int = 0
     unpacked: int = 0
+    room: int = ROOM
+    times: int = TIMES
 
     def count_member(self) -> None:
         self.members += 1
@@ -56,8 +58,8 @@ class Bounds:
     def unpack(self, size: int) -> None:
         """Count unpacked bytes."""
         self.unpacked += size
-        if self.unpacked > ROOM + TIMES * self.packed:
-            raise ArchiveError(f"it unpacks to more than {format_bound(ROOM)} and {TIMES} times its size")
+        if self.unpacked > self.room + self.times * self.packed:
+            raise ArchiveError(f"it unpacks to more than {format_bound(self.room)} and {self.times} times its size")
 
 
 class Member(NamedTuple):
