@@ -146,9 +146,8 @@ def _run_locally(
     echo(color_verdict("verdict: " + ("pass" if not bad else "FAIL")))
     if bad:
         message = f"the image '{image}' failed: {'; '.join(f'{check.name}: {check.measured}' for check in bad)}"
-        raise SmokeError(
-            Finding(code="smoke-failed", message=message, fix="read the lines above; keep the logs with -o")
-        )
+        fix = "read the lines above; keep the logs with -o"
+        raise SmokeError(Finding(code="smoke-failed", message=message, fix=fix))
 
 
 def check_lines(checks: tuple[SmokeCheck, ...]) -> list[str]:

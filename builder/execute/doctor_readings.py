@@ -49,9 +49,8 @@ def examine_places(*, environment: Mapping[str, str], layers: bool) -> list[Read
         )
     for name in ("APPTAINER_CACHEDIR", "SINGULARITY_CACHEDIR"):
         if said := environment.get(name):
-            readings.append(
-                _examine_place(name, Path(said), needed=False, there=False, fix=f"set {name} to a folder of your own")
-            )
+            fix = f"set {name} to a folder of your own"
+            readings.append(_examine_place(name, Path(said), needed=False, there=False, fix=fix))
     for name, question in quota:
         answer = question.wait(timeout=SECONDS)
         lines = [escape_line(line).strip() for line in answer.text.splitlines() if line.strip()]

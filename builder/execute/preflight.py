@@ -144,14 +144,12 @@ def check_output_folder(output: Path, *, makes: bool = False) -> None:
     check_bindable(output, what="the output", fix=fix, code="output-name")
     parent = _find_existing(output.parent) if makes else output.parent
     if not parent.is_dir():
-        raise _make_config_error(
-            "output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'"
-        )
+        fix = f"make '{parent}'"
+        raise _make_config_error("output-folder", f"the folder of the output '{output}' does not exist", fix=fix)
     # The kernel's own file systems, such as /proc, have no blocks: no file can be made there, by root neither.
     if not os.access(parent, os.W_OK | os.X_OK) or os.statvfs(parent).f_blocks == 0:
-        raise _make_config_error(
-            "output-rights", f"you may not write to '{parent}'", fix="choose another output with -o"
-        )
+        fix = "choose another output with -o"
+        raise _make_config_error("output-rights", f"you may not write to '{parent}'", fix=fix)
     room = os.pathconf(parent, "PC_NAME_MAX") - max(SUFFIXES, len(f"..plan.recipe-{make_mark()}"))
     if len(os.fsencode(output.name)) > room:
         message = f"the name of the output '{output}' is too long: {room} bytes leave room for the files next to it"

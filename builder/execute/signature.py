@@ -41,9 +41,8 @@ def find_signer(plan: Plan, *, environment: Mapping[str, str]) -> Signer:
     """Find what signs, before anything is built; raises ConfigError for a folder, ToolError without engine or key."""
     if plan.image_kind != "sif":
         message = f"the backend '{plan.backend}' makes a folder, and only a SIF can be signed"
-        raise ConfigError(
-            Finding(code="sign-folder", message=message, fix="leave out --sign, or choose another backend")
-        )
+        fix = "leave out --sign, or choose another backend"
+        raise ConfigError(Finding(code="sign-folder", message=message, fix=fix))
     engine = find_program("apptainer", env=environment) or find_program("singularity", env=environment)
     if engine is None:
         message, fix = "there is neither 'apptainer' nor 'singularity' on PATH to sign with", "install or load one"

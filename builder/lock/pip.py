@@ -214,13 +214,11 @@ def _make_error(text: str, *, at: Location) -> Exception:
         return make_unreachable_error("an index of Python packages", text)
     if "Hash mismatch" in text:
         fix = "do not use the file; ask the owner of the index"
-        return StepError(
-            Finding(code="lock-hash", message=f"a file does not match the hash of its index: {text}", at=at, fix=fix)
-        )
+        message = f"a file does not match the hash of its index: {text}"
+        return StepError(Finding(code="lock-hash", message=message, at=at, fix=fix))
     fix = "loosen a version, or check the indexes that PIP_INDEX_URL, UV_DEFAULT_INDEX and RECIPE_TORCH_INDEX name"
-    return UnsupportedError(
-        Finding(code="lock-pip", message=f"the Python packages cannot be installed together: {text}", at=at, fix=fix)
-    )
+    message = f"the Python packages cannot be installed together: {text}"
+    return UnsupportedError(Finding(code="lock-pip", message=message, at=at, fix=fix))
 
 
 def _is_stub(package: Mapping[str, Any], stubs: Path) -> bool:

@@ -103,17 +103,15 @@ def check_url(url: str, *, at: Location, schemes: tuple[str, ...]) -> None:
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise make_config_error(
-            "url-form", f"the address '{sanitize(url)}' cannot be read", at=at, fix="check it"
-        ) from None
+        fix = "check it"
+        raise make_config_error("url-form", f"the address '{sanitize(url)}' cannot be read", at=at, fix=fix) from None
     scheme = parts.scheme.lower()
     if scheme not in schemes:
         message = f"the address '{sanitize(url)}' begins with '{scheme}:'"
         raise make_config_error("url-scheme", message, at=at, fix=f"allowed: {', '.join(schemes)}")
     if not parts.hostname and scheme != "file":
-        raise make_config_error(
-            "url-form", f"the address '{sanitize(url)}' names no host", at=at, fix="write https://HOST/..."
-        )
+        fix = "write https://HOST/..."
+        raise make_config_error("url-form", f"the address '{sanitize(url)}' names no host", at=at, fix=fix)
 
 
 MAX_NUMBER = 1e15  # larger than any real time, size or rate

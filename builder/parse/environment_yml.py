@@ -199,9 +199,8 @@ class EnvironmentReader:
 
     def _read_conda(self, item: Text, *, at: Location) -> CondaSpec:
         if item.kind == "null":
-            raise make_config_error(
-                "conda-empty", "a dependency is empty", at=at, fix="remove the '-'", edit=make_edit(at, "-")
-            )
+            fix = "remove the '-'"
+            raise make_config_error("conda-empty", "a dependency is empty", at=at, fix=fix, edit=make_edit(at, "-"))
         if item.kind != "text":
             message = f"expected a package, found {describe(item)}"
             example = f"- python={item.raw}" if item.kind == "number" else "- python=3.12"

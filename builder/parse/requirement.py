@@ -90,9 +90,8 @@ def _make_error(body: str, *, at: Location) -> ConfigError:
             message = f"'{wrong}' in {quoted} is not an operator"
             return make_config_error("pip-form", message, at=at, fix=f"write '{wrong[1]}='", edit=edit)
     if "::" in body:
-        return make_config_error(
-            "pip-form", f"{quoted} names a conda channel", at=at, fix="move it out of the pip list"
-        )
+        fix = "move it out of the pip list"
+        return make_config_error("pip-form", f"{quoted} names a conda channel", at=at, fix=fix)
     if "$" in body or "{" in body or "`" in body:
         fix = "write the plain name and version: a recipe has no variables"
         return make_config_error("pip-character", f"{quoted} holds a variable or a template", at=at, fix=fix)
@@ -102,9 +101,8 @@ def _make_error(body: str, *, at: Location) -> ConfigError:
         fix = f"begin '- {second}' in the column of '- {first}', below '- pip:'"
         return make_config_error("pip-form", message, at=at, fix=fix)
     if len(re.findall(r"[A-Za-z0-9._-]+", body)) > 1 and re.fullmatch(r"[A-Za-z0-9._\s-]+", body):
-        return make_config_error(
-            "pip-form", f"{quoted} is more than one package", at=at, fix="write one package a line"
-        )
+        fix = "write one package a line"
+        return make_config_error("pip-form", f"{quoted} is more than one package", at=at, fix=fix)
     before, semicolon, marker = body.partition(";")
     if semicolon and re.fullmatch(r"[A-Za-z0-9._\[\],<>=!~*+\s-]+", before):
         fix = "write it as in 'numpy ; python_version < \"3.12\"'"
@@ -169,9 +167,8 @@ def check_path(path: str, *, at: Location) -> None:
         raise make_config_error("pip-path", message, at=at, fix="use letters, digits and ._/+@,=~- only")
     if path.startswith("~"):
         message = f"'{sanitize(path)}' depends on who reads it"
-        raise make_config_error(
-            "pip-path", message, at=at, fix="write the path from the recipe's folder, or the full one"
-        )
+        fix = "write the path from the recipe's folder, or the full one"
+        raise make_config_error("pip-path", message, at=at, fix=fix)
 
 
 def check_exists(path: str, *, folder: Path, at: Location, package: bool = True) -> None:

@@ -256,9 +256,8 @@ def _make_syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -
         return Finding(code="yaml-documents", message=message, at=at, fix=fix)
     if "undefined alias" in str(error.problem):
         message = str(error.problem).replace("found ", "").replace('"', "'")
-        return Finding(
-            code="yaml-alias", message=f"{message} (a word that starts with *)", at=at, fix="put quotes round it"
-        )
+        fix = "put quotes round it"
+        return Finding(code="yaml-alias", message=f"{message} (a word that starts with *)", at=at, fix=fix)
     if "quoted scalar" in str(error.context) and "end of stream" in str(error.problem) and error.context_mark:
         opened = error.context_mark
         quote = text[opened.index] if opened.index < len(text) else "'"
@@ -266,9 +265,8 @@ def _make_syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -
         fix = f"close it with {quote} at the end of the line, or remove it"
         return Finding(code="yaml-quote", message=message, at=Location(file=file, line=opened.line + 1), fix=fix)
     problem = (error.problem or error.context or "it cannot be parsed").replace("\n", " ")
-    return Finding(
-        code="yaml-syntax", message=f"this is not YAML: {problem}", at=at, fix="check quotes, colons and indentation"
-    )
+    fix = "check quotes, colons and indentation"
+    return Finding(code="yaml-syntax", message=f"this is not YAML: {problem}", at=at, fix=fix)
 
 
 def _refuse_bombs(text: str, *, file: str, nodes: int) -> None:

@@ -1,4 +1,4 @@
-"""Move the image from the plan folder to its output path, atomically."""
+"""Move the image from the plan folder to its output path, atomically; its SHA-256 is computed in the background."""
 
 from __future__ import annotations
 
