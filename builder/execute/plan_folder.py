@@ -332,9 +332,8 @@ def _check_entry(entry: tree.TreeEntry, *, top: Path) -> None:
         # Where `..` follows a name, only the files can say where that leads.
         inside = Path(os.path.realpath(top / entry.path)).is_relative_to(top)
         if tree.can_leave_tree(entry.path, os.path.normpath(target)) or not inside:
-            raise ConfigError(
-                _copy_finding(top / entry.path, f"is a link to '{target}', which is not in the copied folder")
-            )
+            message = f"is a link to '{target}', which is not in the copied folder"
+            raise ConfigError(_copy_finding(top / entry.path, message))
     elif entry.kind == tree.OTHER:
         raise ConfigError(_copy_finding(top / entry.path, "is neither a file, a folder nor a link"))
 

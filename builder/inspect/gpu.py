@@ -32,9 +32,8 @@ def read_inventory(path: Path) -> Inventory:
     try:
         return _read(path)
     except AuditError as error:
-        raise _make_error(
-            "audit-unreadable", f"'{name}' cannot be read: {sanitize(str(error), limit=400)}", path
-        ) from None
+        message = f"'{name}' cannot be read: {sanitize(str(error), limit=400)}"
+        raise _make_error("audit-unreadable", message, path) from None
 
 
 def _read(path: Path) -> Inventory:

@@ -66,9 +66,8 @@ def read_contents(image: Path) -> Contents:
         from builder.parse.yaml import suggest_path
 
         fix = suggest_path(image, other=f"give the path of {KINDS}")
-        raise _make_error(
-            "image-missing", f"the image '{sanitize(str(image), limit=400)}' does not exist", image, fix=fix
-        )
+        message = f"the image '{sanitize(str(image), limit=400)}' does not exist"
+        raise _make_error("image-missing", message, image, fix=fix)
     try:
         size = measure_image(image)
         scan = _scan(image.absolute(), size=size)
@@ -107,12 +106,10 @@ def check_image(image: Path) -> None:
             return
         if is_archive(image):
             fix = "convert it first: `recipe convert SITE ARCHIVE`"
-            raise _make_error(
-                "image-foreign", f"'{sanitize(image.name)}' is an archive, and not an image", image, fix=fix
-            )
-    raise _make_error(
-        "image-foreign", f"'{sanitize(image.name)}' is {_looks(image)}, and not an image", image, fix=RUNNABLE
-    )
+            message = f"'{sanitize(image.name)}' is an archive, and not an image"
+            raise _make_error("image-foreign", message, image, fix=fix)
+    message = f"'{sanitize(image.name)}' is {_looks(image)}, and not an image"
+    raise _make_error("image-foreign", message, image, fix=RUNNABLE)
 
 
 def _check_whole(image: Path, file: BinaryIO, *, head: bytes) -> None:
@@ -133,9 +130,8 @@ def check_archive(archive: Path) -> None:
     if is_archive(archive):
         return
     fix = "give the file that `docker save` wrote"
-    raise _make_error(
-        "image-foreign", f"'{sanitize(archive.name)}' is {_looks(archive)}, and no archive", archive, fix=fix
-    )
+    message = f"'{sanitize(archive.name)}' is {_looks(archive)}, and no archive"
+    raise _make_error("image-foreign", message, archive, fix=fix)
 
 
 def _is_ext(image: Path) -> bool:

@@ -77,9 +77,8 @@ def read_index(path: Path) -> LockIndex | None:
     if index is None or decoder.findings:
         raise ConfigError(*(decoder.findings or [_make_fault(path, "the lock is empty")]))
     if index.lock != SCHEMA:
-        raise ConfigError(
-            _make_fault(path, f"the lock has format '{sanitize(index.lock)}', this version reads {SCHEMA}", key="lock")
-        )
+        message = f"the lock has format '{sanitize(index.lock)}', this version reads {SCHEMA}"
+        raise ConfigError(_make_fault(path, message, key="lock"))
     for name in index.sites:
         if not SITE.fullmatch(name):
             raise ConfigError(_make_fault(path, "a site of the lock has no plain name", key="sites"))

@@ -106,9 +106,8 @@ def _make_error(body: str, *, at: Location) -> ConfigError:
     before, semicolon, marker = body.partition(";")
     if semicolon and re.fullmatch(r"[A-Za-z0-9._\[\],<>=!~*+\s-]+", before):
         fix = "write it as in 'numpy ; python_version < \"3.12\"'"
-        return make_config_error(
-            "pip-marker", f"the marker '{sanitize(marker.strip())}' is not understood", at=at, fix=fix
-        )
+        message = f"the marker '{sanitize(marker.strip())}' is not understood"
+        return make_config_error("pip-marker", message, at=at, fix=fix)
     return make_config_error("pip-form", f"{quoted} is not a requirement that pip can read", at=at, fix=EXAMPLE)
 
 

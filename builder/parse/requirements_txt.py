@@ -197,9 +197,8 @@ def _parse_hashes(text: str, *, at: Location) -> tuple[str, ...]:
                 fix = "write it in a line of its own"
             else:
                 fix = suggest_name(name, known=("--hash",), noun="known here")
-            raise make_config_error(
-                "pip-option", f"the option '{sanitize(name)}' cannot stand behind a package", at=at, fix=fix
-            )
+            message = f"the option '{sanitize(name)}' cannot stand behind a package"
+            raise make_config_error("pip-option", message, at=at, fix=fix)
         value = value if equals else (words.pop(0) if words else "")
         if not HASH.fullmatch(value):
             message = f"'{sanitize(value)}' is not a hash that pip takes"

@@ -123,9 +123,8 @@ def read_text(
         raise fault("file-missing", f"the {what} '{name}' does not exist", _missing(path, at=at)) from None
     except BoundsError:
         size = f"{limit // 1024**2} MiB"
-        raise fault(
-            "file-large", f"the {what} '{name}' is larger than {size}", f"this is hardly a {what}: check it"
-        ) from None
+        message = f"the {what} '{name}' is larger than {size}"
+        raise fault("file-large", message, f"this is hardly a {what}: check it") from None
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         fix = f"`chmod u+r {shlex.quote(name)}` where it is your own, else ask its owner for the right to read it"
@@ -275,17 +274,15 @@ def _refuse_bombs(text: str, *, file: str, nodes: int) -> None:
     It also compares each directive with all before it, and needs half a kilobyte for every node.
     """
     if text.count("\n%") > DIRECTIVE_LIMIT:
-        raise ConfigError(
-            _make_bomb_finding(f"the file holds more than {DIRECTIVE_LIMIT} YAML directives", file, "remove them")
-        )
+        message = f"the file holds more than {DIRECTIVE_LIMIT} YAML directives"
+        raise ConfigError(_make_bomb_finding(message, file, "remove them"))
     depth = count = 0
     for event in yaml.parse(text, Loader=Loader):
         count += isinstance(event, yaml.NodeEvent)
         if count > nodes:
             line = event.start_mark.line + 1 if event.start_mark else None
-            raise ConfigError(
-                _make_bomb_finding(f"the file holds more than {nodes} values", file, "write less into it", line=line)
-            )
+            message = f"the file holds more than {nodes} values"
+            raise ConfigError(_make_bomb_finding(message, file, "write less into it", line=line))
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             depth += 1
             if depth > DEPTH_LIMIT:

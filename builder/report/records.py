@@ -104,9 +104,8 @@ def _read_folder(found: ResultDocuments, folder: Path) -> None:
     if (folder / REPORT_FILE).is_file():
         found.report = _read_document(folder / REPORT_FILE)
         if not _is_report(found.report):
-            raise _fault(
-                "report-foreign", f"'{folder / REPORT_FILE}' is not a report of a build", at=folder / REPORT_FILE
-            )
+            message = f"'{folder / REPORT_FILE}' is not a report of a build"
+            raise _fault("report-foreign", message, at=folder / REPORT_FILE)
     if (folder / PLAN_FILE).is_file():
         found.plan = _read_document(folder / PLAN_FILE)
         if not found.report:

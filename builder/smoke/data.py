@@ -31,9 +31,8 @@ def read_pair(folder: str, part: str) -> Optional[Tuple[bytes, bytes]]:
         raise RunError(f'"{there}" is there but its "{part}-{kind}-ubyte" (plain or .gz) is missing')
     images, labels = read_images(images_path), read_labels(labels_path)
     if len(images) != len(labels) * PIXELS:
-        raise RunError(
-            f'"{images_path}" holds {len(images) // PIXELS} images but "{labels_path}" holds {len(labels)} labels'
-        )
+        message = f'"{images_path}" holds {len(images) // PIXELS} images but "{labels_path}" holds {len(labels)} labels'
+        raise RunError(message)
     return images, labels
 
 

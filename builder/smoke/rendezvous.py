@@ -91,9 +91,8 @@ def choose_backend(kind: str) -> str:
     try:
         import_module("oneccl_bindings_for_pytorch")
     except Exception as fault:
-        raise RunError(
-            f"no backend for xpu: torch has no xccl and oneCCL's bindings fail: {find_first_line(fault)}"
-        ) from None
+        message = f"no backend for xpu: torch has no xccl and oneCCL's bindings fail: {find_first_line(fault)}"
+        raise RunError(message) from None
     return "ccl"
 
 
