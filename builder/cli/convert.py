@@ -17,7 +17,7 @@ from builder.cli.output import emit
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_convert_plan, make_image_target
 from builder.execute.build_options import ExecutionOptions
-from builder.execute.executor import execute, raise_on_failure
+from builder.execute.plan_executor import execute, raise_on_failure
 from builder.execute.plan_folder import lock_plan_folder
 from builder.execute.preflight import GIB, check_output
 from builder.execute.progress import SingleProgress

@@ -17,9 +17,9 @@ from builder.cli.paths import check_existing
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.execute.build_options import ExecutionOptions
-from builder.execute.executor import raise_on_failure
 from builder.execute.image_smoke import test_image
 from builder.execute.judgement import select_first_causes
+from builder.execute.plan_executor import raise_on_failure
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import check_bindable, find_programs
 from builder.execute.progress import Progress, SingleProgress

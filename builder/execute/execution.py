@@ -1,4 +1,4 @@
-"""One execution under way: the steps, the image, the verdict."""
+"""The state of one execution: what its steps have left, the image, the verdict; it publishes and reports."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from builder.execute.judgement import (
     read_results,
 )
 from builder.execute.progress import Progress
-from builder.execute.runner import StepRunner, find_output_faults
 from builder.execute.signature import Signer
+from builder.execute.step_runner import StepRunner, find_output_faults
 from builder.inspect.origin import Origin, compute_identity
 from builder.model.finding import BuilderError, Finding, Location
 from builder.model.plan import Plan, Step

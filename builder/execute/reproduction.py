@@ -13,7 +13,7 @@ from typing import Any
 
 from builder.execute.execution import Execution, LocalPrefix
 from builder.execute.layer_cache import list_download_folders
-from builder.execute.runner import LocalRunner
+from builder.execute.step_runner import LocalRunner
 from builder.inspect.image_comparison import compare_images
 from builder.layers import copies
 from builder.model.finding import ConfigError, Finding, Location

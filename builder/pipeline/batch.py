@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from builder.compile.arrays import MAX_TASKS, ArrayTask, make_array_plan
 from builder.execute.build_options import ExecutionOptions, Signals
 from builder.execute.execution import LocalPrefix
-from builder.execute.executor import StepBatch, run_local_steps, select_steps
+from builder.execute.plan_executor import StepBatch, run_local_steps, select_steps
 from builder.execute.progress import MultiProgress, Progress
 from builder.execute.reproduction import list_rebuild_steps
 from builder.inspect.origin import find_origin

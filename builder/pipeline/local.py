@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from builder.execute.build_options import SignalInterrupt
-from builder.execute.executor import execute, reproduce
 from builder.execute.parallel import CancelToken, ParallelRunner, choose_parallelism, make_cancellable
+from builder.execute.plan_executor import execute, reproduce
 from builder.execute.progress import MultiProgress, Progress
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.docker_daemon import check_docker
-from builder.execute.executor import StepBatch, check_local_needs, choose_steps, select_steps
 from builder.execute.folder_lock import check_unlocked, lock_folder
 from builder.execute.machine import check_machine, check_sbatch
+from builder.execute.plan_executor import StepBatch, check_local_needs, choose_steps, select_steps
 from builder.execute.plan_folder import check_copies, check_plan_folder, lock_plan_folder
 from builder.execute.preflight import check_output_folder, check_output_reachable, is_login_node
 from builder.execute.progress import QuietProgress

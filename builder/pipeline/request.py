@@ -152,7 +152,7 @@ def make_failure(name: str, error: BuilderError, *, seconds: float = 0.0) -> Out
 
 def make_outcome(name: str, report: Report, *, image: Path) -> Outcome:
     """The outcome that a report states."""
-    from builder.execute.executor import raise_on_failure
+    from builder.execute.plan_executor import raise_on_failure
 
     try:
         raise_on_failure(report)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from builder.execute.execution import LocalPrefix
-from builder.execute.runner import OutputStat
+from builder.execute.step_runner import OutputStat
 from builder.inspect.origin import Origin
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import is_plain_path, sanitize, to_dataclass

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from builder.execute.parallel import choose_parallelism
 from builder.execute.progress import Progress
-from builder.execute.runner import EventRelay, OutputStat
+from builder.execute.step_runner import EventRelay, OutputStat
 from builder.model.finding import Finding, Level, Location, StepError
 from builder.model.plan import Step
 from builder.model.units import format_clock

@@ -17,7 +17,7 @@ from builder.compile.step_scripts import compute_notice, parse_minutes
 from builder.execute.execution import LocalPrefix
 from builder.execute.preflight import find_programs
 from builder.execute.reproduction import list_rebuild_steps
-from builder.execute.runner import make_room
+from builder.execute.step_runner import make_room
 from builder.inspect.origin import Origin
 from builder.layers.uv import VARIABLE, find_own_uv
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError

@@ -25,7 +25,7 @@ echo image >image.sif
 BUILD = """
 import os, sys
 from pathlib import Path
-from builder.execute.executor import execute
+from builder.execute.plan_executor import execute
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.progress import choose_progress
 from builder.model.plan import from_json

@@ -23,8 +23,8 @@ from builder.system.layout import EVENTS, LOGS
 from builder.system.process import ProcessResult, run
 from builder.system.scratch import make_step_environment
 
-# Steps in which an image can write to the plan folder: what runs there is no program of ours.
 BETWEEN = 0.05  # seconds between two looks for events while lines come
+# Steps in which an image can write to the plan folder: what runs there is no program of ours.
 REPORT_NOTHING = ("verify", "smoke", "run")
 
 
