@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..sif.archive import ArchiveError, Bounds, FileStream, Stream, read_members
-from ..sif.bounded import BoundsError, format_bound, open_file, parse_json
+from ..sif.archive import Bounds, FileStream, Stream, read_members
+from ..sif.bounded import BoundsError, open_file, parse_json
 from . import zstd
 from .binary import Binary, read_binary
 from .content import ELF, AuditError, can_be_elf, unpack_member
@@ -22,15 +22,9 @@ INDEX = "info/index.json"
 TEXT = 1 << 20
 
 
-@dataclass(kw_only=True)
-class RoomyBounds(Bounds):
-    """Libraries of CUDA are packed better than the files of a system."""
-
-    def unpack(self, size: int) -> None:
-        """So many bytes more."""
-        self.unpacked += size
-        if self.unpacked > ROOM + TIMES * self.packed:
-            raise ArchiveError(f"it unpacks to more than {format_bound(ROOM)} and {TIMES} times its size")
+def make_roomy_bounds() -> Bounds:
+    """Bounds for libraries of CUDA, which are packed better than the files of a system."""
+    return Bounds(room=ROOM, times=TIMES)
 
 
 class _Zstd(Stream):
@@ -59,17 +53,6 @@ class _CountingReader:
         return found
 
 
-class MemberFile:
-    """A member as a file that is read from front to back."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-
-    def read(self, size: int) -> bytes:
-        """So many bytes, fewer at the end."""
-        return bytes(self.stream.read(size))
-
-
 def read_conda(path: Path) -> Inventory:
     """Every ELF file of a conda package; raises OSError, and AuditError for any other file."""
     about: dict[str, object] = {}
@@ -93,7 +76,7 @@ def read_conda(path: Path) -> Inventory:
 
 def _open_streams(path: Path) -> Iterator[Stream]:
     """The tar archives of a package."""
-    bounds = RoomyBounds()
+    bounds = make_roomy_bounds()
     if path.name.endswith(".conda"):
         with open_zip(path) as archive:
             for member in archive.infolist():
@@ -117,7 +100,7 @@ def _read(stream: Stream, about: dict[str, object], binaries: list[Binary], unre
             if head != ELF:
                 continue
             try:
-                with unpack_member(cast(BinaryIO, MemberFile(content)), size=member.size, head=head) as whole:
+                with unpack_member(content, size=member.size, head=head) as whole:
                     if (binary := read_binary(member.name, whole)) is not None:
                         binaries.append(binary)
             except AuditError as error:

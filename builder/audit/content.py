@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from ..sif.bounded import BoundsError, format_bound
 
@@ -40,6 +40,12 @@ class Content(Protocol):
     def read(self, offset: int, size: int) -> bytes: ...
 
 
+class ByteSource(Protocol):
+    """Bytes that come one after the other."""
+
+    def read(self, size: int, /) -> bytes | bytearray: ...
+
+
 @dataclass(frozen=True)
 class Memory:
     """Bytes."""
@@ -48,7 +54,6 @@ class Memory:
 
     @property
     def size(self) -> int:
-        """How many."""
         return len(self.data)
 
     def read(self, offset: int, size: int) -> bytes:
@@ -115,7 +120,7 @@ def can_be_elf(path: str, size: int) -> bool:
     return size >= 52 and not path.lower().endswith(TEXTS)
 
 
-def unpack_member(stream: BinaryIO, *, size: int, head: bytes = b"") -> AbstractContextManager[Content]:
+def unpack_member(stream: ByteSource, *, size: int, head: bytes = b"") -> AbstractContextManager[Content]:
     """A file out of an archive, whole: `head` was read of it before; raises AuditError and OSError."""
     if size > LARGEST:
         raise AuditError(f"it is larger than {format_bound(LARGEST)}")
@@ -136,7 +141,7 @@ def _check_length(found: int, said: int) -> None:
 class _TemporaryCopy(AbstractContextManager[Content]):
     """A file out of an archive in a temporary file, which is gone with the process."""
 
-    def __init__(self, stream: BinaryIO, *, size: int, head: bytes) -> None:
+    def __init__(self, stream: ByteSource, *, size: int, head: bytes) -> None:
         self.stream, self.size, self.head = stream, size, head
 
     def __enter__(self) -> Content:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from ..sif.archive import Bounds, FileStream, Member, Stream, read_members, read_small_files
 from ..sif.bounded import BoundsError, open_file, parse_json
-from .conda_package import MemberFile, RoomyBounds
+from .conda_package import make_roomy_bounds
 from .content import ELF, AuditError, Candidate, can_be_elf, unpack_member
 from .distribution import Inventory
 from .installed import TreeScan, is_metadata_file
@@ -28,8 +27,8 @@ def read_archive(path: Path) -> Inventory:
         with open_file(path) as file:
             names = _list_layers(read_small_files(FileStream(file, Bounds())))
             if not names:
-                return _read_layer(FileStream(file, RoomyBounds()))[0].make_inventory("image", whole=True)
-            found = dict(_read(FileStream(file, RoomyBounds()), names))
+                return _read_layer(FileStream(file, make_roomy_bounds()))[0].make_inventory("image", whole=True)
+            found = dict(_read(FileStream(file, make_roomy_bounds()), names))
     except BoundsError as error:
         raise AuditError(str(error)) from None
     tree = TreeScan()
@@ -84,7 +83,5 @@ def _take(tree: TreeScan, path: str, member: Member, content: Stream) -> None:
         return
     head = bytes(content.read(4))
     if is_metadata or head == ELF:
-        stream = cast(BinaryIO, MemberFile(content))
-        tree.take(
-            Candidate(path=path, size=member.size, open=partial(unpack_member, stream, size=member.size, head=head))
-        )
+        later = partial(unpack_member, content, size=member.size, head=head)
+        tree.take(Candidate(path=path, size=member.size, open=later))

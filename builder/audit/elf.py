@@ -188,7 +188,6 @@ def _read_needed_versions(reader: _Reader, place: int, strings: int) -> Iterator
 
 
 def _read_defined_versions(reader: _Reader, place: int, strings: int) -> Iterator[str]:
-    """The names of all versions that it defines."""
     for _ in range(VERSIONS):
         _, _, _, _, _, first, following = struct.unpack("<HHHHIII", reader.read_exactly(place, 20))
         name, _ = struct.unpack("<II", reader.read_exactly(place + first, 8))

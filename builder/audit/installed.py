@@ -7,16 +7,20 @@ conda-meta/*.json, and in /var/lib/dpkg/info/*.list.
 from __future__ import annotations
 
 import csv
+import os
 import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 from ..sif.bounded import BoundsError, format_bound, parse_json
+from ..sif.tree import FILE, FOLDER, LINK, TreeEntry, walk
 from .binary import Binary, read_binary
-from .content import ELF, LARGEST, Candidate, Content, can_be_elf
+from .content import ELF, LARGEST, Candidate, Content, OpenFile, can_be_elf
 from .distribution import Distribution, Inventory, Kind, SourceKind, Unread, make_inventory
 
 RECORD = re.compile(r"(?:.*/)?(?P<name>[^/]+?)-(?P<version>[^/-]+)\.dist-info/RECORD")
@@ -170,3 +174,36 @@ def _find_python(binaries: list[Binary]) -> str:
 def _parse_python(path: str) -> str:
     match = PYTHON.search(path)
     return match[1] if match else ""
+
+
+MOST_FILES = 5_000_000
+ROOM, TIMES = 1 << 30, 60
+SYSTEM = ("usr/lib", "usr/bin")  # a root file system has them
+
+
+def read_folder(root: Path) -> Inventory:
+    """Every ELF file below a folder; raises OSError where the folder itself cannot be read."""
+    tree = TreeScan()
+    for number, entry in enumerate(walk(root)):
+        if number >= MOST_FILES:
+            break
+        if entry.kind == FOLDER and not os.access(entry.name, os.R_OK | os.X_OK, dir_fd=entry.at):
+            entry.enter = False
+            tree.skip(entry.path, "permission denied")
+        elif entry.kind == LINK:
+            tree.link(entry.name)
+        elif entry.kind == FILE:
+            noted = entry.stat()
+            size = min(noted.st_size, ROOM + TIMES * 512 * noted.st_blocks)  # a sparse file may say any size
+            tree.take(Candidate(path=entry.path, size=size, open=partial(_open_entry, entry, size)))
+    whole = all((root / name).is_dir() for name in SYSTEM)
+    return tree.make_inventory("folder", whole=whole)
+
+
+@contextmanager
+def _open_entry(entry: TreeEntry, size: int) -> Iterator[Content]:
+    descriptor = entry.open()
+    try:
+        yield OpenFile(descriptor=descriptor, size=size)
+    finally:
+        os.close(descriptor)

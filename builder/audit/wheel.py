@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from ..sif.bounded import BoundsError, format_bound, open_file
 from .binary import Binary, read_binary
@@ -129,5 +129,5 @@ def _read_binary(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Binary | 
         head = stream.read(4)
         if head != ELF:
             return None
-        with unpack_member(cast(BinaryIO, stream), size=member.file_size, head=head) as content:
+        with unpack_member(stream, size=member.file_size, head=head) as content:
             return read_binary(member.filename, content)

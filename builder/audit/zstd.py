@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from typing import Any, Protocol
+from io import BytesIO
+from typing import Any
 
-from .content import CHUNK, AuditError
+from .content import CHUNK, AuditError, ByteSource
 
 LIBRARY = "libzstd.so.1"
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -19,12 +20,6 @@ class _Buffer(ctypes.Structure):
     """ZSTD_inBuffer and ZSTD_outBuffer have the same three fields."""
 
     _fields_ = (("place", ctypes.c_void_p), ("size", ctypes.c_size_t), ("at", ctypes.c_size_t))
-
-
-class ByteSource(Protocol):
-    """Where packed bytes come from."""
-
-    def read(self, size: int, /) -> bytes: ...
 
 
 @lru_cache(maxsize=1)
@@ -75,7 +70,7 @@ class ZstdReader:
         """Unpack the next bytes; False at the end."""
         while True:
             if self.input.at >= self.input.size:
-                self.packed = b"" if self.ended else self.source.read(1 << 17)
+                self.packed = b"" if self.ended else bytes(self.source.read(1 << 17))
                 self.ended = not self.packed
                 place = ctypes.cast(ctypes.c_char_p(self.packed), ctypes.c_void_p)
                 self.input = _Buffer(place, len(self.packed), 0)
@@ -92,17 +87,6 @@ class ZstdReader:
                 return False
 
 
-class _Bytes:
-    """Bytes as a source."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-
-    def read(self, size: int, /) -> bytes:
-        self.at += size
-        return self.data[self.at - size : self.at]
-
-
 def unpack(packed: bytes, *, limit: int) -> bytes:
     """The first `limit` bytes of one frame, whatever follows it; raises AuditError."""
-    return ZstdReader(_Bytes(packed), room=min(limit, CHUNK), single=True).read(limit)
+    return ZstdReader(BytesIO(packed), room=min(limit, CHUNK), single=True).read(limit)

@@ -27,11 +27,11 @@ from builder.cli.options import (
     take_slurm_options,
 )
 from builder.cli.output import echo
-from builder.cli.targets import add_words_argument, load_sites, read_words
+from builder.cli.targets import Selection, add_words_argument, load_sites, read_words
 from builder.cli.terminal import Terminal
 from builder.execute.build_options import ExecutionOptions
 from builder.pipeline.build import build
-from builder.pipeline.request import BuildRequest
+from builder.pipeline.request import BuildRequest, SlurmOptions
 
 
 @click.command("build", cls=GroupedCommand)
@@ -71,24 +71,7 @@ from builder.pipeline.request import BuildRequest
 @add_compile_options
 @add_verbosity
 def run_command(
-    words: tuple[str, ...],
-    output: Path | None,
-    dry_run: bool,
-    force: bool,
-    start: str,
-    no_smoke: bool,
-    tmpdir: Path | None,
-    accept_licenses: bool,
-    sign: bool,
-    offline: bool,
-    reproduce: bool,
-    jobs: int | None,
-    here: bool,
-    nodes: int | None,
-    gpus: int | None,
-    verbose: int,
-    quiet: bool,
-    **options: Any,
+    words: tuple[str, ...], nodes: int | None, gpus: int | None, verbose: int, quiet: bool, **options: Any
 ) -> None:
     """Build the image of the environment file ENV for SITE, and test it by training.
 
@@ -100,40 +83,33 @@ def run_command(
         named = read_words(words)
     if named.note and not quiet:
         echo(named.note, err=True)
-    slurm = take_slurm_options(options, account=options["account"], sites=load_sites(named.sites), shape=(nodes, gpus))
-    check_tmpdir(tmpdir, jobs=slurm.submit)
-    environment = _make_environment(accept_licenses=accept_licenses, offline=offline)
-    how = ExecutionOptions(
-        environment=environment,
-        force=force,
-        tmpdir=tmpdir,
-        start=start,
-        no_smoke=no_smoke,
-        sign=sign,
-        reproduce=reproduce,
-    )
-    request = BuildRequest(
+    shape = (nodes, gpus)
+    slurm = take_slurm_options(options, account=options["account"], sites=load_sites(named.sites), shape=shape)
+    check_tmpdir(options["tmpdir"], jobs=slurm.submit)
+    request = _make_request(named, options, slurm=slurm, shape=shape)
+    notes = bool(verbose) or request.dry_run
+    terminal = Terminal(single=request.single, verbose=bool(verbose), quiet=quiet, notes=notes)
+    terminal.conclude(build(request, ui=terminal), rows=not request.dry_run)
+
+
+def _make_request(
+    named: Selection, options: dict[str, Any], *, slurm: SlurmOptions, shape: tuple[int | None, int | None]
+) -> BuildRequest:
+    environment = {name: value for name, value in os.environ.items() if name != "RECIPE_FETCH"}
+    for option, variable in (("accept_licenses", "RECIPE_ACCEPT_LICENSES"), ("offline", "RECIPE_OFFLINE")):
+        if options[option]:
+            environment[variable] = "yes"
+    names = ("force", "tmpdir", "start", "no_smoke", "sign", "reproduce")
+    return BuildRequest(
         sites=named.sites,
         files=named.files,
         sites_folder=find_sites_folder(),
-        options=how,
+        options=ExecutionOptions(environment=environment, **{name: options[name] for name in names}),
         slurm=slurm,
         context=make_context(**options),
-        shape=(nodes, gpus),
-        output=output,
-        dry_run=dry_run,
-        here=here,
-        parallel=jobs,
+        shape=shape,
+        output=options["output"],
+        dry_run=options["dry_run"],
+        here=options["here"],
+        parallel=options["jobs"],
     )
-    terminal = Terminal(single=request.single, verbose=bool(verbose), quiet=quiet, notes=bool(verbose) or dry_run)
-    terminal.conclude(build(request, ui=terminal), rows=not dry_run)
-
-
-def _make_environment(*, accept_licenses: bool, offline: bool) -> dict[str, str]:
-    """The variables that steps run with."""
-    environment = {name: value for name, value in os.environ.items() if name != "RECIPE_FETCH"}
-    if accept_licenses:
-        environment["RECIPE_ACCEPT_LICENSES"] = "yes"
-    if offline:
-        environment["RECIPE_OFFLINE"] = "yes"
-    return environment

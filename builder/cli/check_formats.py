@@ -140,7 +140,6 @@ def _make_artifact(file: str) -> dict[str, str]:
 
 
 def _find_repository(folder: Path) -> Path | None:
-    """The repository that contains a folder."""
     return next((top for top in (folder, *folder.parents) if (top / ".git").exists()), None)
 
 

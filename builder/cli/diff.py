@@ -14,7 +14,7 @@ from builder.cli.image_arguments import read_image
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import emit_document, format_option, json_option
 from builder.cli.output import echo, format_columns
-from builder.cli.paths import check_reachable, find_image_of, write_line
+from builder.cli.paths import find_image_of, write_line
 from builder.cli.targets import choose_site, name_environment
 from builder.cli.typed import make_typed_line, quote
 from builder.model.contents import (
@@ -30,6 +30,7 @@ from builder.model.lock import Lock
 from builder.model.text import exists, sanitize
 from builder.parse.lock_files import name_index, read_index, read_lock
 from builder.parse.yaml import suggest_path
+from builder.system.path_errors import check_reachable
 
 Side = Union[Contents, Lock]  # noqa: UP007 - used at run time on Python 3.10
 

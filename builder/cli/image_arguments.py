@@ -56,31 +56,26 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
     if "" in own[:2]:
         raise _empty(own, what=what)
     first = words[0] if words else ""
-    if own and not _is_site(first, known=known) and _is_there(first, what=what):
-        if (len(words) == 2 or (more and len(words) > 2)) and len(own) > 1 and _is_site(words[1], known=known):
-            message = f"the site '{sanitize(words[1])}' comes after the {what} '{sanitize(first)}'"
-            raise _make_usage_error(
-                message, make_typed_line([words[1], first, *words[2:]]), more="" if words[2:] else more
-            )
+    if not own or _is_site(first, known=known) or not _is_there(first, what=what):
+        if len(own) < 2:
+            raise _missing(own, known=known, what=what, more="" if words[len(own) :] else more)
+        if len(own) > 2 and words[1] in known and not Path(words[1]).exists():
+            message = f"'{words[1]}' is a site, and one is named before it"
+            raise _make_usage_error(message, make_typed_line([first, *words[2:]]))
+        site, rest = load_site(first, folder=find_sites_folder()), words[2:]
+        path = _check_image(Path(words[1]), what=what)
+    else:
+        if len(own) > 1 and (more or len(words) == 2) and _is_site(words[1], known=known):
+            raise _explain_late_site(words, what=what, more=more)
         if len(own) > 1 and not more:
             raise _unexpected(words[1], first, known=known, what=what)
-        path = _check_image(Path(first), what=what)
-        rest = words[1:]
+        path, rest = _check_image(Path(first), what=what), words[1:]
         try:
             site = _find_missing_site(path, named=first, known=known, what=what, quiet=quiet)
         except ConfigError:
             if rest or not more:
                 raise
             raise _no_site_and_command(first, more=more if before is None else more.removeprefix("-- ")) from None
-    elif len(own) < 2:
-        raise _missing(own, known=known, what=what, more="" if words[len(own) :] else more)
-    elif len(own) > 2 and words[1] in known and not Path(words[1]).exists():
-        raise _make_usage_error(
-            f"'{words[1]}' is a site, and one is named before it", make_typed_line([first, *words[2:]])
-        )
-    else:
-        site, rest = load_site(first, folder=find_sites_folder()), words[2:]
-        path = _check_image(Path(words[1]), what=what)
     if more and not rest:
         raise _no_command(before is not None)
     if not more and rest:
@@ -96,6 +91,12 @@ def _unexpected(word: str, image: str, *, known: Sequence[str], what: What) -> C
     if label not in known and len(match_machine(known)) != 1:
         fix = suggest_sites(lambda site: make_typed_line([site, image]))
     return ConfigError(Finding(code="usage", message=f"'{sanitize(word)}' is an unexpected argument", fix=fix))
+
+
+def _explain_late_site(words: Sequence[str], *, what: What, more: str) -> ConfigError:
+    message = f"the site '{sanitize(words[1])}' comes after the {what} '{sanitize(words[0])}'"
+    line = make_typed_line([words[1], words[0], *words[2:]])
+    return _make_usage_error(message, line, more="" if words[2:] else more)
 
 
 def _refuse_options(words: Sequence[str]) -> None:

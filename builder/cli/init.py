@@ -10,8 +10,8 @@ import click
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.output import echo, emit
 from builder.cli.typed import quote
-from builder.model.bundled import find_data_folder
 from builder.model.finding import ConfigError, Finding, find_nearest
+from builder.parse.site import find_data_folder
 from builder.system.files import write_atomic
 
 RECIPES = find_data_folder("recipes")

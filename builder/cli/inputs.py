@@ -36,10 +36,6 @@ CLIENT = "RECIPE_MICROMAMBA"
 
 F = TypeVar("F", bound=Callable[..., object])
 
-site_argument = click.argument("site")
-env_argument = click.argument("env", type=click.Path(path_type=Path))
-
-
 account_option = click.option(
     "--account",
     metavar="NAME",
@@ -50,7 +46,6 @@ account_option = click.option(
 
 
 def add_compile_options(command: F) -> F:
-    """Add the options that change what is compiled."""
     for option in (
         click.option(
             "--torch-index",
@@ -219,8 +214,3 @@ def _resolve_base_path(word: str) -> str:
         fix = f"write docker://{word}, or the path of an image"
     message = f"the base image '{sanitize(word, limit=400)}' does not exist and is not a reference"
     raise ConfigError(Finding(code="base-missing", message=message, at=Location(key="--base"), fix=fix))
-
-
-def make_plain_context(account: str | None) -> Context:
-    """Make the Context of a command on an existing image; raises ConfigError if the account's name is invalid."""
-    return make_context(account=account)

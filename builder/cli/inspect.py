@@ -17,13 +17,14 @@ from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.options import add_former_flag
 from builder.cli.output import color_word, echo, format_columns
-from builder.cli.paths import check_reachable
 from builder.inspect.integrity import Claim, check_claims
 from builder.inspect.sbom import is_sbom
 from builder.inspect.sbom import make_sbom as bill
 from builder.model.contents import Contents, InstalledPackage, PackageKind, TorchBuild
 from builder.model.finding import DifferentError, Finding, Location
 from builder.model.text import escape_line
+from builder.model.units import format_bytes
+from builder.system.path_errors import check_reachable
 
 WORDS: dict[PackageKind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debian", "rpm": "rpm"}
 
@@ -115,7 +116,7 @@ def describe_contents(contents: Contents) -> dict[str, Any]:
 
 def format_contents(contents: Contents, everything: bool) -> str:
     """Write the contents as blocks of text."""
-    facts = [("kind", f"{contents.kind} {contents.arch}".strip()), ("size", format_size(contents.size))]
+    facts = [("kind", f"{contents.kind} {contents.arch}".strip()), ("size", format_bytes(contents.size))]
     facts += [("base", contents.base)] if contents.base else []
     facts += [("system", contents.distribution)] if contents.distribution else []
     facts += [("torch", format_torch(contents))] if contents.torch else []
@@ -124,7 +125,7 @@ def format_contents(contents: Contents, everything: bool) -> str:
     blocks = [escape_line(contents.image) + "\n" + format_columns([(f"  {name}", value) for name, value in facts])]
     if contents.parts:
         parts = [
-            (f"  {part.name}", format_size(part.size).rjust(9), part.kind, part.compression) for part in contents.parts
+            (f"  {part.name}", format_bytes(part.size).rjust(9), part.kind, part.compression) for part in contents.parts
         ]
         blocks.append("parts\n" + format_columns(parts))
     if contents.labels:
@@ -156,12 +157,3 @@ def _list_vendors(build: TorchBuild) -> list[tuple[str, str]]:
 def _make_row(package: InstalledPackage) -> tuple[str, str, str]:
     from_where = f"{package.channel}/{package.subdir} {package.build}" if package.kind == "conda" else package.arch
     return f"  {package.name}", package.version, from_where.strip("/ ") or package.place
-
-
-def format_size(count: float) -> str:
-    """Write a number of bytes with a unit."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.2f} GB"

@@ -39,5 +39,4 @@ def replace_empty(value: Any) -> Any:
 
 
 def emit_document(content: Mapping[str, Any]) -> None:
-    """Print a document."""
     emit(json.dumps(make_document(content), indent=2, ensure_ascii=False, allow_nan=False))

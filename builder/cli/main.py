@@ -5,121 +5,27 @@ A command's module is imported when the command is called: `recipe --help` reads
 
 from __future__ import annotations
 
-import ast
-import errno
 import gc
 import os
-import re
 import shlex
-import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
 
 from builder import __version__
 from builder.cli.streams import find_lost_output, protect_streams
-from builder.layers.private_folders import format_owner
-from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
+from builder.model.finding import ConfigError, Finding, Location
 
-FIXES = {
-    errno.ENOENT: "make the folder first, or check the path",
-    errno.EPERM: "choose a place of your own",
-    errno.EROFS: "choose a place that can be written",
-    errno.ENOSPC: "free space there, or choose another place",
-    errno.EDQUOT: "free space there (your quota is used up), or choose another place",
-    errno.EFBIG: "raise the limit of a file's size with `ulimit -f`, or choose another place",
-    errno.ENAMETOOLONG: "use a shorter name",
-    errno.EISDIR: "name a file, not a folder",
-    errno.ENOTDIR: "a part of the path is a file: check the path",
-    errno.EMFILE: "raise the limit of open files with `ulimit -n`",
-    errno.ELOOP: "a link in the path leads back to itself: check the path",
-}
-# Before Python 3.13 Path.resolve reports a link that leads back to itself so, not as an OSError.
-_LOOP = re.compile(r"Symlink loop from (.+)", re.DOTALL)
-FULL = (errno.ENOSPC, errno.EDQUOT)
 FAULT = Finding(
     code="fault",
     message="this is a fault of recipe itself, please report it with the lines below",
     fix="report it with what is on stderr",
 )
-
-
-def to_builder_error(error: Exception) -> BuilderError | None:
-    """The findings and exit code of an expected exception; None for a fault of the program."""
-    if isinstance(error, BuilderError):
-        return error
-    # What Python raises where the system refuses a thread has no class of its own.
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "can't start new thread" in str(error)):
-        message, fix = "there is not enough memory for this", "free some, or run it on a node with more"
-        return ToolError(Finding(code="no-memory", message=message, fix=fix))
-    if isinstance(error, OSError) and error.errno is not None:
-        return _make_system_error(error, error.errno)
-    if isinstance(error, RuntimeError) and (loop := _LOOP.fullmatch(str(error))):
-        return _make_system_error(
-            OSError(errno.ELOOP, os.strerror(errno.ELOOP), ast.literal_eval(loop[1])), errno.ELOOP
-        )
-    return None
-
-
-def _make_system_error(error: OSError, number: int) -> BuilderError:
-    """A finding for an error of the system: the path, the reason and the fix."""
-    path = next((str(name) for name in (error.filename2, error.filename) if name), "")
-    reason = (error.strerror or str(error)).lower()
-    if path and number == errno.EACCES:
-        return ConfigError(find_closed_folder(Path(path)) or _without_right(Path(path), reason))
-    message = f"'{path}': {reason}" if path else f"the system reported: {reason}"
-    code = "no-space" if number in FULL else "path-refused"
-    fix = FIXES.get(number, "check the path and its permissions")
-    if path and number == errno.ENOENT and not Path(path).parent.exists():
-        fix = f"make the folder first: `mkdir -p {shlex.quote(str(Path(path).parent))}`"
-    finding = Finding(code=code, message=message, at=Location(file=path) if path else None, fix=fix)
-    return ToolError(finding) if number in FULL else ConfigError(finding)
-
-
-def find_closed_folder(path: Path) -> Finding | None:
-    """The finding for a path below a folder that this user may not enter: which it is, and whose; None if none is."""
-    for folder in reversed(path.parents):
-        try:
-            known = folder.stat()
-        except OSError:
-            return None  # it is missing: an error of another kind
-        if stat.S_ISDIR(known.st_mode) and not os.access(folder, os.X_OK):
-            message = f"'{path}' cannot be reached: the folder '{folder}' may not be entered"
-            return Finding(code="path-refused", message=message, fix=_fix(folder, known, right="x"))
-    return None
-
-
-def _without_right(path: Path, reason: str) -> Finding:
-    """The finding for a file or folder that may not be read, or for a folder in which nothing may be written."""
-    if path.exists() and not os.access(path, os.R_OK):
-        message = f"'{path}' may not be read"
-        return Finding(code="path-refused", message=message, fix=_fix(path, path.stat(), right="r"))
-    folder = path if path.is_dir() else path.parent
-    if folder.is_dir() and not os.access(folder, os.W_OK):
-        message = f"'{path}' may not be written: nothing may be written in the folder '{folder}'"
-        fix = _fix(folder, folder.stat(), right="w")
-        return Finding(code="path-refused", message=message, fix=fix)
-    fix = "choose a place of your own, or ask its owner for the right"
-    return Finding(code="path-refused", message=f"'{path}': {reason}", at=Location(file=str(path)), fix=fix)
-
-
-def _fix(path: Path, known: os.stat_result, *, right: str) -> str:
-    """What gives a right to a path: a command where it is the user's own, else its owner."""
-    word = shlex.quote(str(path))
-    if known.st_uid == os.getuid():
-        return f"it is your own: `chmod u+{'rwx' if path.is_dir() else 'r'} {word}`"
-    if known.st_uid == 0:
-        return "it belongs to the system: name a path of your own"
-    return (
-        f"ask {format_owner(known.st_uid)}, whose it is, to type `chmod o+{right} {word}`, or name a path of your own"
-    )
-
 
 # command -> (module, one line of help), in the order a newcomer needs them
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -231,7 +137,7 @@ class Commands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Answer an unknown command with the closest one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from builder.model.finding import ConfigError, Finding, suggest_name
+            from builder.model.finding import suggest_name
 
             near = _find_meant(args)
             fix = f"did you mean `{near}`?" if near else suggest_name(args[0], known=COMMANDS, noun="commands")
@@ -263,8 +169,6 @@ class Commands(click.Group):
 
 def _find_meant(words: list[str]) -> str:
     """The line that is meant by a command of another program; "" where none is known."""
-    import shlex
-
     first, rest = words[0].lower(), words[1:]
     if first == "help" and rest and rest[0] in COMMANDS:
         return f"recipe {rest[0]} --help"
@@ -388,6 +292,7 @@ def _report_failure(error: Exception, *, arguments: Sequence[str] = ()) -> tuple
     """Print the findings of an exception; return them with its exit code, 0 for a fault of the program."""
     from builder.cli.output import echo, show_findings
     from builder.cli.usage import name_lines
+    from builder.system.path_errors import to_builder_error
 
     known = to_builder_error(error)
     if known is None:

@@ -121,13 +121,13 @@ def _is_said(at: Location, message: str) -> bool:
     return said and (not at.file or f"'{at.file}'" in message)
 
 
-def show_findings(findings: Iterable[Finding], *, codes: bool = True) -> None:
+def show_findings(findings: Iterable[Finding]) -> None:
     """Print findings to stderr, errors last, where they stay visible."""
     quiet = is_quiet()
     findings = [finding for finding in findings if finding.level == "error" or not quiet]
     ordered = sorted(findings, key=lambda finding: ("note", "warning", "error").index(finding.level))
     for finding in ordered:
-        for line in format_finding(finding, codes=codes, color=uses_color()):
+        for line in format_finding(finding, codes=True, color=uses_color()):
             # what a message quotes may look like columns
             echo(StyledText(line), err=True, important=True, hang=len("  fix: ") if line.startswith("  ") else 2)
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from builder.cli.file_kinds import Kind, find_kind, list_archives, list_environments, list_images
-from builder.cli.main import find_closed_folder
 from builder.cli.targets import choose_site
 from builder.cli.typed import TypedLine, add_argument, has_no_site, quote, replace_argument
 from builder.model.finding import ConfigError, Finding
 from builder.model.text import exists, sanitize
 from builder.parse.yaml import find_near_path, suggest_path
+from builder.system.path_errors import check_reachable
 
 MOST = 4  # names in a message
 
@@ -33,12 +33,6 @@ def check_existing(path: Path, *, what: str) -> Path:
         fix = f"`{replace_image(path, here[0])}`" if here else f"give the {what} itself"
         raise ConfigError(Finding(code="path-special", message=f"the {what} '{shown}' is {found}", fix=fix))
     return path.resolve()
-
-
-def check_reachable(path: Path) -> None:
-    """Raise ConfigError, with the folder and its owner, for a path below a folder that may not be entered."""
-    if closed := find_closed_folder(path):
-        raise ConfigError(closed)
 
 
 def suggest_image(path: Path, *, archive: bool = False) -> str:

@@ -56,25 +56,15 @@ from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, mak
 @add_compile_options
 @add_verbosity
 def run_command(
-    words: tuple[str, ...],
-    output: Path | None,
-    show: bool,
-    name: str | None,
-    nodes: int | None,
-    gpus: int | None,
-    jobs: int | None,
-    verbose: int,
-    force: bool,
-    quiet: bool,
-    **chosen: str | bool | None,
-) -> None:
+    words: tuple[str, ...], output: Path | None, show: bool, name: str | None, nodes: int | None, gpus: int | None,
+    jobs: int | None, force: bool, quiet: bool, **chosen: str | bool | None,
+) -> None:  # fmt: skip
     """Write everything needed to build ENV for SITE into a folder.
 
     Its scripts run by hand, also where this tool is not installed and nothing can be downloaded. --nodes or --gpus add
     a job script with the whole smoke suite. Several sites or files get a folder each, several files also the Slurm
     arrays that run them all.
     """
-    del verbose
     named = read_words(words)
     if name is not None and not named.single:
         raise ConfigError(Finding(code="usage", message="--print is for one plan", fix="name one site and one file"))
@@ -94,21 +84,7 @@ def run_command(
     terminal = Terminal(single=named.single, quiet=quiet, notes=True)
     if not (show or named.single or output is None):
         make_folder(output)
-    written: dict[str, Build] = {}
-    refused: dict[str, Outcome] = {}
-    for key, found in planned.items():
-        try:
-            build = _get_build(found, output=output if named.single else None)
-            _check_plan(build, request=request, writes=not show)
-            terminal.report_plan(key, build)
-            if show:
-                terminal.describe_build(build)
-            else:
-                force, home = request.options.force, build.home
-                write_plan(build.plan, build.folder, recipe_folder=home, force=force, check_jobs=check_jobs_ended)
-                written[key] = build
-        except BuilderError as error:
-            refused[key] = make_failure(key, error)
+    written, refused = _write_plans(planned, request=request, terminal=terminal, show=show)
     paths = [build.folder for build in written.values()]
     if written and len(named.files) > 1:
         from builder.pipeline.batch import write_arrays
@@ -133,6 +109,28 @@ def _check_plan(build: Build, *, request: BuildRequest, writes: bool) -> None:
         check_base_file(build, environment=os.environ)
     if refusals.errors:
         raise refusals.merge()
+
+
+def _write_plans(
+    planned: Planned, *, request: BuildRequest, terminal: Terminal, show: bool
+) -> tuple[dict[str, Build], dict[str, Outcome]]:
+    """Write a folder for each plan, or with `show` print what it does; the builds, and why others were refused."""
+    written: dict[str, Build] = {}
+    refused: dict[str, Outcome] = {}
+    for key, found in planned.items():
+        try:
+            build = _get_build(found, output=request.output if request.single else None)
+            _check_plan(build, request=request, writes=not show)
+            terminal.report_plan(key, build)
+            if show:
+                terminal.describe_build(build)
+            else:
+                force, home = request.options.force, build.home
+                write_plan(build.plan, build.folder, recipe_folder=home, force=force, check_jobs=check_jobs_ended)
+                written[key] = build
+        except BuilderError as error:
+            refused[key] = make_failure(key, error)
+    return written, refused
 
 
 def _check_image_of(build: Build) -> None:

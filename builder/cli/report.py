@@ -13,13 +13,14 @@ from builder import __version__
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.output import echo, format_columns, show_findings
-from builder.cli.paths import check_reachable, explain_kind, write_line
+from builder.cli.paths import explain_kind, write_line
 from builder.model.finding import BuilderError, ConfigError, Finding
 from builder.model.results import Results, Stage
 from builder.report import tables
 from builder.report.comparison import compare_results, find_differences, tabulate_comparison
 from builder.report.page import format_status, make_report_page
 from builder.report.records import read_results
+from builder.system.path_errors import check_reachable
 
 RANKS = 16  # rows on the terminal; the page and the JSON have more
 MOST = 8  # reports in a comparison: there are no more colours

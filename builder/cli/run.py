@@ -12,21 +12,21 @@ import click
 
 from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import read_image_words
-from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_plain_context
+from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_context
 from builder.cli.options import add_batch_options, add_shape_options, add_wrong_values, make_printer, take_slurm_options
 from builder.cli.output import emit, show_findings
 from builder.compile.image_plans import make_image_target, make_run_plan
 from builder.compile.launch import check_command
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.machine import check_run_machine
-from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import check_bindable, find_programs
-from builder.execute.progress import QuietProgress
+from builder.execute.progress import QuietProgress, SingleProgress
 from builder.inspect.image import has_torch
 from builder.model.finding import ConfigError, Finding, UnsupportedError, select_errors
 from builder.model.plan import Plan
 from builder.model.site import Site
+from builder.model.target import Target
 from builder.pipeline.batch import Submission, submit_plan
 from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
@@ -46,29 +46,22 @@ from builder.system.scratch import find_private_parent
 @account_option
 @add_verbosity
 def run_command(
-    given: tuple[str, ...],
-    output: Path | None,
-    here: bool,
-    nodes: int | None,
-    gpus: int | None,
-    verbose: int,
-    quiet: bool,
+    given: tuple[str, ...], output: Path | None, here: bool, nodes: int | None, gpus: int | None, quiet: bool,
     **options: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Run CMD in IMAGE with SITE's binds, environment, launcher and CPU-GPU binding.
 
     It runs here, or in the allocation of this shell, or with --submit as a job on --nodes N with --gpus G each. Its
     working folder is the current one, and its exit code is that of CMD. On a machine without a batch system --gpus G
     starts G ranks.
     """
-    del verbose
     with add_wrong_values(options):
         named = read_image_words(given, what="image", more="-- python3 --version", quiet=quiet)
     slurm = take_slurm_options(options, account=options["account"], sites=[named.site])
     loaded, path, words = named.site, named.path, named.rest
     check_not_inputs([("the image", path)], image=None, folder=output)
     target = make_image_target(
-        loaded, image=str(path), context=make_plain_context(options["account"]), folder=(path / "bin").is_dir()
+        loaded, image=str(path), context=make_context(account=options["account"]), folder=(path / "bin").is_dir()
     )
     findings = check_command(target, words)
     if select_errors(findings):
@@ -85,12 +78,7 @@ def run_command(
         check_here(loaded, here=here, what="a run")
         doubt = check_run_machine(loaded, environment=os.environ, sure=here)
         show_findings([doubt] if doubt and not quiet else [])
-        inside = loaded.scheduler.kind == "slurm" and bool(os.environ.get("SLURM_JOB_ID"))
-        allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) if inside else 1
-        _check_shape(loaded, path, nodes=nodes, gpus=gpus, inside=inside)
-        nodes = nodes or (allocated if allocated > 1 else None)
-        plan = make_run_plan(target, nodes=nodes, devices=gpus, here=not inside)
-        code = _run_locally(plan, words, ranks=None if inside else gpus, variables=variables)
+        code = _run_locally(target, path, words, nodes=nodes, gpus=gpus, variables=variables)
     if code:
         raise click.exceptions.Exit(code)
 
@@ -134,20 +122,27 @@ def _submit_command(
     if slurm.no_wait:
         note(f"submitted; run `recipe status {folder}` for progress and the result")
         return 0
-    end = follow_command(
+    code, fault = follow_command(
         folder,
         environment=options.environment,
         on_line=emit,
         note=note,
         cancel_on_interrupt=slurm.cancel_on_interrupt,
     )
-    if end.finding is not None:
-        show_findings([end.finding])
-    return end.exit_code
+    show_findings([fault] if fault else [])
+    return code
 
 
-def _run_locally(plan: Plan, words: tuple[str, ...], *, ranks: int | None, variables: dict[str, str]) -> int:
-    """Run the command's script on this terminal."""
+def _run_locally(
+    target: Target, image: Path, words: tuple[str, ...], *, nodes: int | None, gpus: int | None,
+    variables: dict[str, str],
+) -> int:  # fmt: skip
+    """Run the command's script on this terminal: here, or in the allocation of this shell."""
+    inside = target.site.scheduler.kind == "slurm" and bool(os.environ.get("SLURM_JOB_ID"))
+    allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) if inside else 1
+    _check_shape(target.site, image, nodes=nodes, gpus=gpus, inside=inside)
+    nodes = nodes or (allocated if allocated > 1 else None)
+    plan = make_run_plan(target, nodes=nodes, devices=gpus, here=not inside)
     (step,) = plan.steps
     find_programs(plan.steps, environment=os.environ)
     sys.stdout.flush()
@@ -157,7 +152,7 @@ def _run_locally(plan: Plan, words: tuple[str, ...], *, ranks: int | None, varia
         folder = Path(scratch) / "plan"
         write_plan(plan, folder, recipe_folder=folder)
         environment = {**_make_shape_variables(plan), **os.environ, **variables, "RECIPE_FOLDER": str(folder)}
-        count = [] if ranks is None else [str(ranks)]
+        count = [] if inside or gpus is None else [str(gpus)]
         return attach(["bash", str(folder / step.script), *count, *words], cwd=folder, env=environment)
 
 

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
 from builder.cli.help import GroupedCommand
-from builder.cli.image_arguments import read_image_words
-from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_plain_context
+from builder.cli.image_arguments import OfImage, read_image_words
+from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_context
 from builder.cli.options import add_batch_options, add_shape_options, add_wrong_values, make_printer, take_slurm_options
-from builder.cli.output import color_verdict, echo, show_findings, uses_color
+from builder.cli.output import color_verdict, echo, show_findings
 from builder.cli.paths import check_existing
 from builder.cli.terminal import Terminal
 from builder.cli.typed import quote
 from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.execute.build_options import ExecutionOptions
-from builder.execute.executor import raise_on_failure
 from builder.execute.image_smoke import test_image
 from builder.execute.judgement import select_first_causes
-from builder.execute.parallel import SingleProgress
+from builder.execute.plan_executor import raise_on_failure
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import check_bindable, find_programs
-from builder.execute.progress import Progress, choose_progress
+from builder.execute.progress import Progress, SingleProgress
 from builder.inspect.image import has_torch
 from builder.model.finding import Finding, SmokeError
 from builder.model.plan import Plan
@@ -65,17 +63,9 @@ NO_TORCH = "the image has no torch, and only that can train"
 @account_option
 @add_verbosity
 def run_command(
-    words: tuple[str, ...],
-    data: Path | None,
-    workloads: tuple[Workload, ...],
-    output: Path | None,
-    here: bool,
-    nodes: int | None,
-    gpus: int | None,
-    verbose: int,
-    quiet: bool,
-    **options: Any,
-) -> None:
+    words: tuple[str, ...], data: Path | None, workloads: tuple[Workload, ...], output: Path | None, here: bool,
+    nodes: int | None, gpus: int | None, verbose: int, quiet: bool, **options: Any,
+) -> None:  # fmt: skip
     """Train in IMAGE as SITE would run it and check the numbers: on this machine, or with --submit as a job.
 
     Exits with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU and reports that. An
@@ -94,40 +84,42 @@ def run_command(
     target = make_image_target(
         loaded,
         image=variables["RECIPE_IMAGE"],
-        context=make_plain_context(options["account"]),
+        context=make_context(account=options["account"]),
         folder=(image / "bin").is_dir(),
         workloads=workloads or None,
     )
     plan = make_smoke_plan(target, nodes=nodes, devices=gpus)
-    environment = dict(os.environ)
-    progress = choose_progress(
-        sys.stderr, verbose=bool(verbose), quiet=quiet, color=uses_color(), environment=environment
-    )
     if not slurm.submit:
         check_here(loaded, here=here, what="a smoke test")
     if not workloads and not has_torch(image):
         _report_no_torch(words[0] if len(words) > 1 else loaded.name, words[-1], slurm=slurm)
         return
-    if not slurm.submit:
-        _run_locally(plan, image=image, folder=output, environment={**environment, **variables}, progress=progress)
-        return
-    check_jobs_possible(loaded, slurm=slurm)
-    folder = output or Path(f"{image.name.removesuffix('.sif')}.smoke")
+    terminal = Terminal(verbose=bool(verbose), quiet=quiet)
+    if slurm.submit:
+        _submit(plan, named, slurm=slurm, folder=output, variables=variables, terminal=terminal)
+    else:
+        environment, progress = {**os.environ, **variables}, terminal.choose_progress()
+        _run_locally(plan, image=image, folder=output, environment=environment, progress=progress)
+
+
+def _submit(
+    plan: Plan, named: OfImage, *, slurm: SlurmOptions, folder: Path | None, variables: dict[str, str],
+    terminal: Terminal,
+) -> None:  # fmt: skip
+    """Test in a job; raises the fault of the report where it failed."""
+    check_jobs_possible(named.site, slurm=slurm)
+    folder = folder or Path(f"{named.path.name.removesuffix('.sif')}.smoke")
     click.get_current_context().with_resource(
         lock_plan_folder(plan, folder, recipe_folder=folder, fix=ELSEWHERE, check_jobs=check_jobs_ended)
     )
     what = Submission(
-        plan=plan, site=loaded, kind="smoke", folder=folder, output=Path(plan.image),
-        options=ExecutionOptions(environment=environment), variables=variables,
+        plan=plan, site=named.site, kind="smoke", folder=folder, output=Path(plan.image),
+        options=ExecutionOptions(environment=dict(os.environ)), variables=variables,
     )  # fmt: skip
-    _submit(what, slurm=slurm, progress=progress, quiet=quiet)
-
-
-def _submit(what: Submission, *, slurm: SlurmOptions, progress: Progress, quiet: bool) -> None:
-    """Test in a job; raises the fault of the report where it failed."""
-    report = submit_and_follow(what, jobs=slurm, display=SingleProgress(progress), tell=make_printer(quiet=quiet))
+    display = SingleProgress(terminal.choose_progress())
+    report = submit_and_follow(what, jobs=slurm, display=display, tell=make_printer(quiet=terminal.quiet))
     if report is not None:
-        Terminal(quiet=quiet).report("", report)
+        terminal.report("", report)
         raise_on_failure(report)
         echo(color_verdict("verdict: pass"))
 
@@ -163,9 +155,8 @@ def _run_locally(
     echo(color_verdict("verdict: " + ("pass" if not bad else "FAIL")))
     if bad:
         message = f"the image '{image}' failed: {'; '.join(f'{check.name}: {check.measured}' for check in bad)}"
-        raise SmokeError(
-            Finding(code="smoke-failed", message=message, fix="read the lines above; keep the logs with -o")
-        )
+        fix = "read the lines above; keep the logs with -o"
+        raise SmokeError(Finding(code="smoke-failed", message=message, fix=fix))
 
 
 def check_lines(checks: tuple[SmokeCheck, ...]) -> list[str]:

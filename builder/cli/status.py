@@ -12,7 +12,7 @@ import click
 from builder.cli.inputs import add_trust_option, add_verbosity, find_sites_folder
 from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import StyledText, echo, emit, format_columns, show_findings, uses_color
-from builder.cli.paths import check_reachable, write_line
+from builder.cli.paths import write_line
 from builder.cli.targets import choose_site, name_environment
 from builder.cli.terminal import Terminal
 from builder.cli.typed import quote
@@ -36,8 +36,10 @@ from builder.slurm.status import (
 )
 from builder.slurm.submitted_jobs import JobView
 from builder.system.layout import JOBS, PLAN_FILE, REPORT_FILE, SUBMITTED_FILE, plan_folder
+from builder.system.path_errors import check_reachable
 from builder.system.trust import check_folder
 
+MOST = 8  # names in a message
 Views = Mapping[str, tuple[JobView, ...]]
 
 
@@ -167,9 +169,9 @@ def _explain_no_jobs() -> str:
     return f"{fix}; `recipe build {site} {quote(name_environment())} --submit` submits jobs"
 
 
-def _list_names(plans: Sequence[Path], *, most: int = 8) -> str:
-    more = f" and {len(plans) - most} more" if len(plans) > most else ""
-    return ", ".join(path.name for path in plans[:most]) + more
+def _list_names(plans: Sequence[Path]) -> str:
+    more = f" and {len(plans) - MOST} more" if len(plans) > MOST else ""
+    return ", ".join(path.name for path in plans[:MOST]) + more
 
 
 def _find_outcomes(found: SubmittedPlans, views: Views, *, follows: bool, terminal: Terminal) -> Outcomes:
@@ -212,11 +214,12 @@ def _report_command_end(found: SubmittedPlans, views: Views, *, folder: Path, as
     if as_json:
         emit_document(_make_status_document(found, views, {}))
     on_line = (lambda _: None) if as_json else emit
-    end = follow_command(folder, environment=os.environ, on_line=on_line, note=lambda text: echo(text, err=True))
-    if end.finding is not None:
-        show_findings([end.finding])
-    if end.exit_code:
-        raise click.exceptions.Exit(end.exit_code)
+    code, fault = follow_command(
+        folder, environment=os.environ, on_line=on_line, note=lambda text: echo(text, err=True)
+    )
+    show_findings([fault] if fault else [])
+    if code:
+        raise click.exceptions.Exit(code)
 
 
 def _make_status_document(found: SubmittedPlans, views: Views, outcomes: Mapping[str, Outcome]) -> dict[str, object]:

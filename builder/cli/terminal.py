@@ -13,12 +13,18 @@ import click
 
 from builder.cli.output import color_verdict, color_word, echo, emit, format_columns, show_findings, uses_color
 from builder.execute.judgement import select_first_causes
-from builder.execute.parallel import MultiProgress, SingleProgress, choose_multi_progress
-from builder.execute.progress import Progress, choose_progress, format_duration
+from builder.execute.progress import (
+    MultiProgress,
+    Progress,
+    SingleProgress,
+    choose_multi_progress,
+    choose_progress,
+)
 from builder.model.finding import Finding
 from builder.model.plan import Plan, Step, choose_program
 from builder.model.report import UNTESTED, Report
 from builder.model.text import escape_line, to_dict, to_list, to_number, to_text
+from builder.model.units import format_clock
 from builder.pipeline.request import Build, Outcome, Outcomes
 from builder.system.layout import PROOF
 
@@ -66,20 +72,15 @@ class Terminal:
         if self.single and not self.quiet:
             echo(color_verdict(summarize_build(report), err=True), err=True)
 
-    def choose_display(self, names: Sequence[str], *, live: bool = True) -> MultiProgress:
+    def choose_display(self, names: Sequence[str]) -> MultiProgress:
         """Choose the display of builds that run here."""
         if self.single:
             return SingleProgress(self.choose_progress())
-        rows = choose_multi_progress(
-            sys.stderr,
-            width=max(map(len, names), default=0) if live else 0,
-            environment=os.environ if live else {},
-            quiet=self.quiet,
-            verbose=self.verbose,
-            color=uses_color() and live,
+        width = max(map(len, names), default=0)
+        self._rows = choose_multi_progress(
+            sys.stderr, width=width, environment=os.environ, quiet=self.quiet, verbose=self.verbose, color=uses_color()
         )
-        self._rows = rows if live else self._rows
-        return rows
+        return self._rows
 
     def choose_progress(self) -> Progress:
         """Choose how a single build shows its steps."""
@@ -117,7 +118,7 @@ class Terminal:
 def _make_rows(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
     yield ["build", "verdict", "time", "image"]
     for outcome in outcomes:
-        taken = format_duration(outcome.seconds) if outcome.seconds else "-"
+        taken = format_clock(outcome.seconds) if outcome.seconds else "-"
         yield [outcome.name, color_word(outcome.word, err=True), taken, outcome.text or "-"]
 
 
@@ -160,9 +161,9 @@ def describe(plan: Plan, *, image: Path, folder: Path, steps: Sequence[Step] | N
 def summarize_build(report: Report) -> str:
     """Summarise a build in a few lines: measurements and failures; report.json has the rest."""
     lines = [
-        f"ok    {name + ' ':8}{summarize_workload(result)}"
+        f"ok    {name + ' ':8}{summarize_result(result)}"
         for name, result in report.smoke.items()
-        if _has_passed(report, name)
+        if all(check.ok for check in report.checks if check.name.startswith(f"{name}: "))
     ]
     bad = select_first_causes(report.checks)
     lines += [f"FAIL  {check.name}: {check.measured} (expected {check.expected})" for check in bad]
@@ -188,11 +189,7 @@ def summarize_reproduction(report: Report) -> str:
     return f"NOT the same bytes: {what}"
 
 
-def _has_passed(report: Report, name: str) -> bool:
-    return all(check.ok for check in report.checks if check.name.startswith(f"{name}: "))
-
-
-def summarize_workload(result: Any) -> str:
+def summarize_result(result: Any) -> str:
     """Summarise one workload in a line; its result may be any JSON."""
     found = to_dict(result)
     parts: list[str] = []

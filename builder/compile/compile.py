@@ -7,12 +7,11 @@ from dataclasses import replace
 from builder.compile import shell
 from builder.compile.backend_plan import BackendPlan
 from builder.compile.backends import BACKENDS, check_backend
-from builder.compile.image_files import make_expectations
-from builder.compile.launch import make_run_files
+from builder.compile.image_files import make_expectations, slugify
+from builder.compile.launch import choose_job, make_run_files, make_shape, make_shape_script
 from builder.compile.render import read_template, render
 from builder.compile.smoke_step import choose_workloads, list_smoke_copies, make_smoke_step
-from builder.compile.step_scripts import make_account_hint
-from builder.compile.suite_step import make_suite_step
+from builder.compile.step_scripts import attach_job, make_account_hint
 from builder.model.plan import Plan, PlanFile, Step
 from builder.model.target import Target
 
@@ -84,3 +83,21 @@ def make_readme(target: Target, *, plan: Plan, build: BackendPlan) -> str:
         ),
         files=[file.path for file in plan.files],
     )
+
+
+def make_suite_step(target: Target, *, number: int, nodes: int | None, devices: int | None) -> tuple[PlanFile, Step]:
+    """Make the job script and the plan's `number`-th step; raises ConfigError if the site has no such shape."""
+    purpose, job = choose_job(target, nodes=nodes, devices=devices)
+    path = f"{number}-smoke-{purpose}.sbatch"
+    name = f"{slugify(target.recipe.name)}-smoke-{purpose}"
+    found = make_shape(target, job)
+    ranks = f"{found.nodes} node{'s' if found.nodes > 1 else ''} x {found.ranks_per_node} ranks"
+    step = Step(
+        name=f"smoke-{purpose}",
+        kind="smoke",
+        why=f"run the suite on {ranks} and judge the numbers",
+        script=path,
+        produces=(f"results/{purpose}/verdict.json",),
+    )
+    script = make_shape_script(target, job, purpose=purpose, name=name, script=path)
+    return script.file, attach_job(step, script)

@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from builder.compile.backends.docker import make_convert_job, make_convert_script
-from builder.compile.compile import make_job_files
+from builder.compile.compile import make_job_files, make_suite_step
 from builder.compile.image_files import make_expectations, slugify
 from builder.compile.launch import choose_job, make_run_files, make_shape_script
 from builder.compile.launch.suite_scripts import make_local_script
 from builder.compile.render import read_template
 from builder.compile.smoke_step import list_smoke_copies, make_smoke_step
 from builder.compile.step_scripts import attach_job, list_job_files, list_runtime_commands
-from builder.compile.suite_step import make_suite_step
 from builder.model.plan import Plan, PlanFile, Step
 from builder.model.recipe import Container, Recipe, Smoke, Workload
 from builder.model.site import Site

@@ -29,10 +29,10 @@ def _quote_expression(text: str) -> str:
     return '"' + "".join(parts) + '"' if text else "''"
 
 
-def quote_command(argv: Iterable[Word], *, indent: str = "") -> str:
+def quote_command(argv: Iterable[Word]) -> str:
     """Quote one command; a long one is split into lines, each option with its value on its own line."""
     items = list(argv)
-    line = indent + " ".join(quote_word(item) for item in items)
+    line = " ".join(quote_word(item) for item in items)
     if len(line) <= 110:
         return line
     rows: list[str] = []
@@ -41,7 +41,7 @@ def quote_command(argv: Iterable[Word], *, indent: str = "") -> str:
             rows.append(quote_word(item))
         else:
             rows[-1] += f" {quote_word(item)}"
-    return f" \\\n{indent}  ".join([indent + rows[0], *rows[1:]])
+    return " \\\n  ".join(rows)
 
 
 def _format_word(item: Word) -> str:

@@ -110,7 +110,6 @@ def attach_job(step: Step, script: JobScript | None) -> Step:
 
 
 def list_job_files(*scripts: JobScript | None) -> tuple[PlanFile, ...]:
-    """List the files of the jobs."""
     return tuple(script.file for script in scripts if script is not None)
 
 

@@ -9,9 +9,13 @@ from builder.model.finding import Finding, Location
 from builder.model.plan import Step
 from builder.model.text import escape_line
 from builder.system.event_reader import Event
-from builder.system.failures import CAUSES
-from builder.system.failures.cause import Cause
+from builder.system.failures import Cause
+from builder.system.failures.engines import ENGINES
+from builder.system.failures.installers import PACKAGES
+from builder.system.failures.resources import MACHINE, OWN
 
+# General messages of our own scripts come last: an engine may have printed the reason.
+CAUSES = OWN[:-1] + MACHINE + ENGINES + PACKAGES + OWN[-1:]
 UNKNOWN = "step-failed"
 _KILLED = 137
 _LOUD = re.compile(r"\s*(?:FATAL|CRITICAL|ERROR|[Ee]rror|[A-Z]\w*(?:Error|Exception))\b")

@@ -14,8 +14,8 @@ from builder.execute.doctor_readings import Reading, State
 from builder.model.finding import Finding, ToolError
 from builder.model.plan import Step
 from builder.model.text import escape_line
-from builder.system.capture import BackgroundCommand
 from builder.system.failures.engines import ENGINES
+from builder.system.process import BackgroundCommand
 
 SOCKET = "unix:///var/run/docker.sock"
 PATIENCE = 1.0  # for each answer of the daemon

@@ -24,8 +24,7 @@ from builder.model.finding import Finding, ToolError
 from builder.model.site import Site
 from builder.sif.errors import LayeringError
 from builder.sif.programs import MORE
-from builder.system.capture import BackgroundCommand
-from builder.system.process import find_program
+from builder.system.process import BackgroundCommand, find_program
 
 PROGRAMS = (
     "apptainer", "singularity", "cotainr", "conda-containerize", "docker", "mksquashfs", "unsquashfs", "sbatch", "srun",

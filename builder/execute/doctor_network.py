@@ -21,7 +21,7 @@ from builder.model.site import Site
 from builder.resolve.package_plan import TORCH_HOST
 from builder.sif.errors import LayeringError
 from builder.sif.programs import ask
-from builder.system.capture import read_output
+from builder.system.process import read_output
 
 SECONDS = 4.0  # for all answers together, which come at the same time: a first look-up of a name may take seconds
 INDEX_NAMES = ("package index", "torch index")  # uv asks these
@@ -57,14 +57,14 @@ def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> lis
             name=name,
             state="none" if said[name] else "ok",
             says=f"{urlsplit(url).hostname}: {said[name] or 'reached'}",
-            fix=_fix(environment, said[name]) if said[name] else "",
+            fix=_suggest_fix(environment, said[name]) if said[name] else "",
             group=GROUP,
         )
         for name, url in places.items()
     ]
 
 
-def _fix(environment: Mapping[str, str], said: str) -> str:
+def _suggest_fix(environment: Mapping[str, str], said: str) -> str:
     """What may help where a server does not answer; a proxy that is set is not set again."""
     if said.startswith(UNTRUSTED):
         return TRUST_FIX

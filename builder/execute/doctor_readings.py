@@ -12,8 +12,7 @@ from typing import Literal
 from builder.layers.cache_folders import find_cache_folder
 from builder.model.text import escape_line, sanitize
 from builder.sif.errors import LayeringError
-from builder.system.capture import BackgroundCommand
-from builder.system.process import find_program
+from builder.system.process import BackgroundCommand, find_program
 
 State = Literal["ok", "bad", "none"]
 
@@ -50,9 +49,8 @@ def examine_places(*, environment: Mapping[str, str], layers: bool) -> list[Read
         )
     for name in ("APPTAINER_CACHEDIR", "SINGULARITY_CACHEDIR"):
         if said := environment.get(name):
-            readings.append(
-                _examine_place(name, Path(said), needed=False, there=False, fix=f"set {name} to a folder of your own")
-            )
+            fix = f"set {name} to a folder of your own"
+            readings.append(_examine_place(name, Path(said), needed=False, there=False, fix=fix))
     for name, question in quota:
         answer = question.wait(timeout=SECONDS)
         lines = [escape_line(line).strip() for line in answer.text.splitlines() if line.strip()]

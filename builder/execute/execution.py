@@ -1,4 +1,4 @@
-"""One execution under way: the steps, the image, the verdict."""
+"""The state of one execution: what its steps have left, the image, the verdict; it publishes and reports."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from builder.execute.judgement import (
     read_proof,
     read_results,
 )
-from builder.execute.progress import Progress, format_duration
-from builder.execute.runner import StepRunner, find_output_faults
+from builder.execute.progress import Progress
 from builder.execute.signature import Signer
+from builder.execute.step_runner import StepRunner, find_output_faults
 from builder.inspect.origin import Origin, compute_identity
 from builder.model.finding import BuilderError, Finding, Location
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
 from builder.model.text import escape_line
-from builder.system.checksums import Digest
+from builder.model.units import format_clock
 from builder.system.event_reader import Event
 from builder.system.files import remove_tree
 from builder.system.layout import PROOF
 from builder.system.process import ProcessResult
-from builder.system.publish import measure_image, publish
+from builder.system.publish import Digest, measure_image, publish
 from builder.system.trust import is_published, link_error
 
 if TYPE_CHECKING:
@@ -208,9 +208,7 @@ class Execution:
     def _find_fault(self, step: Step, ended: ProcessResult, *, missing: str) -> Finding | None:
         log = str(self.runner.log(step))
         if ended.timed_out:
-            message = (
-                f"step '{step.name}' was ended after {format_duration(ended.seconds)}, the longest a step may take"
-            )
+            message = f"step '{step.name}' was ended after {format_clock(ended.seconds)}, the longest a step may take"
             return Finding(code="step-timeout", message=message, fix="allow it more time", at=Location(file=log))
         if not ended.exit_code and not missing:
             return None

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from builder.execute.build_options import ExecutionOptions, Signals
-from builder.execute.executor import StepBatch, prepare_execution
 from builder.execute.folder_lock import lock_folder
 from builder.execute.layer_cache import ensure_cache_folder
+from builder.execute.plan_executor import StepBatch, prepare_execution
 from builder.execute.plan_folder import write_plan
 from builder.execute.progress import Progress
 from builder.layers.cache_folders import FETCH

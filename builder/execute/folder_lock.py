@@ -38,8 +38,7 @@ def lock_folder(folder: Path, *, becomes: Path | None = None) -> Iterator[None]:
     except tree.TreeError:
         raise ConfigError(_make_foreign_finding(path)) from None
     except OSError as error:
-        message = f"the plan folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
-        raise ToolError(Finding(code="folder-unwritable", message=message, fix=RIGHTS)) from None
+        raise _make_unwritable_error(folder, error) from None
     try:
         _lock(handle, path)
         os.ftruncate(handle, 0)
@@ -61,8 +60,7 @@ def check_unlocked(folder: Path) -> None:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise ConfigError(_make_foreign_finding(path)) from None
-        message = f"the plan folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
-        raise ToolError(Finding(code="folder-unwritable", message=message, fix=RIGHTS)) from None
+        raise _make_unwritable_error(folder, error) from None
     try:
         _lock(handle, path)
     finally:
@@ -78,6 +76,11 @@ def _lock(handle: int, path: Path) -> None:
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
+
+
+def _make_unwritable_error(folder: Path, error: OSError) -> ToolError:
+    message = f"the plan folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
+    return ToolError(Finding(code="folder-unwritable", message=message, fix=RIGHTS))
 
 
 def _make_foreign_finding(path: Path) -> Finding:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from builder.inspect.image import read_contents
 from builder.inspect.sbom import make_sbom
-from builder.inspect.sif_objects import SBOM, SIGNATURE, SifError, parse_sif, plan_object_writes
+from builder.inspect.sif_objects import SBOM, SIGNATURE, plan_object_writes
 from builder.model.finding import BuilderError
 from builder.model.plan import Plan
-from builder.system.checksums import hash_file
+from builder.sif.digest import hash_file
+from builder.sif.sif import SifError, parse_sif
 
 NAME = "sbom.cdx.json"  # of the object in the SIF
 FORMAT = (1).to_bytes(4, "little")  # CycloneDX in JSON, as sif names it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from builder.execute.report_file import LIMIT
 from builder.model.finding import Finding
 from builder.model.plan import Step
 from builder.model.report import SmokeCheck
+from builder.model.results import read_checks
 from builder.model.text import to_dict, to_list, to_text
 from builder.sif.bounded import parse_json
 from builder.system.layout import PROOF_FILE, RESULTS
@@ -42,9 +44,8 @@ def judge_suite(shape: str, folder: Path) -> tuple[dict[str, Any], tuple[SmokeCh
     """Read what the suite over a shape has left, by `SHAPE/WORKLOAD`, with the checks of its verdict."""
     place = f"{RESULTS}/{shape}"
     verdict = _read(folder, f"{place}/verdict.json")
-    found = verdict if isinstance(verdict, dict) else {}
-    told = found.get("workloads")
-    workloads = told if isinstance(told, dict) else {}
+    found = to_dict(verdict)
+    workloads = to_dict(found.get("workloads"))
     results = {f"{shape}/{name}": _read(folder, f"{place}/{Path(name).name}.json") for name in workloads}
     checks = [check for name, item in workloads.items() for check in _read_checks(f"{shape}/{name}", item)]
     whole = found.get("verdict")
@@ -55,18 +56,8 @@ def judge_suite(shape: str, folder: Path) -> tuple[dict[str, Any], tuple[SmokeCh
 
 def _read_checks(name: str, item: Any) -> list[SmokeCheck]:
     """The checks of one workload, as the verdict lists them; one that lists none is one that failed."""
-    found = item if isinstance(item, dict) else {}
-    listed = found.get("checks")
-    checks = [
-        SmokeCheck(
-            name=f"{name}: {check.get('name')}",
-            ok=check.get("ok") is True,
-            measured=str(check.get("measured")),
-            expected=str(check.get("expected")),
-        )
-        for check in (listed if isinstance(listed, list) else ())
-        if isinstance(check, dict)
-    ]
+    found = to_dict(item)
+    checks = [replace(check, name=f"{name}: {check.name}") for check in read_checks(found.get("checks"))]
     if not checks or (found.get("verdict") != "pass" and all(check.ok for check in checks)):
         said = str(found.get("error") or found.get("verdict") or "no result")
         checks.append(SmokeCheck(name=f"{name}: verdict", ok=False, measured=said, expected="pass"))
@@ -113,8 +104,7 @@ def read_proof(folder: Path) -> dict[str, Any]:
 
 def find_answer(document: Any) -> dict[str, Any]:
     """What an image answered, out of the document that verify.py writes; it may hold anything."""
-    found = document.get("found") if isinstance(document, dict) else None
-    return found if isinstance(found, dict) else {}
+    return to_dict(to_dict(document).get("found"))
 
 
 def select_first_causes(checks: Sequence[SmokeCheck]) -> tuple[SmokeCheck, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.execute.download_cache import find_downloads, lock_uv, remove_downloads
-from builder.layers.cache import CacheEntry, Store
+from builder.layers.cache import CacheEntry, Store, open_shared_cache
 from builder.layers.cache_folders import (
     DOWNLOADS,
     FETCH,
@@ -22,7 +22,6 @@ from builder.layers.cache_folders import (
 )
 from builder.layers.locks import NO_LOCKS
 from builder.layers.private_folders import PrivateError
-from builder.layers.shared_cache import open_shared_cache
 from builder.model.finding import Finding, Location, ToolError
 from builder.model.plan import Plan
 from builder.sif.errors import LayeringError

@@ -301,9 +301,8 @@ def _find_source(copy: Copy, *, recipe_folder: Path) -> Path:
     source = named.resolve()
     if not source.exists():
         message = f"'{copy.source}' is to be copied into the image and does not exist"
-        raise ConfigError(
-            Finding(code="copy-missing", message=message, at=Location(file=str(source)), fix="check the path")
-        )
+        fix = "check the path"
+        raise ConfigError(Finding(code="copy-missing", message=message, at=Location(file=str(source)), fix=fix))
     if named.is_relative_to(base) and not source.is_relative_to(base):
         message = f"'{copy.source}' leads through a link to '{source}', which is not in the recipe's folder"
         fix = "name that place itself in `container.files`, if it is what the image is to hold"
@@ -333,9 +332,8 @@ def _check_entry(entry: tree.TreeEntry, *, top: Path) -> None:
         # Where `..` follows a name, only the files can say where that leads.
         inside = Path(os.path.realpath(top / entry.path)).is_relative_to(top)
         if tree.can_leave_tree(entry.path, os.path.normpath(target)) or not inside:
-            raise ConfigError(
-                _copy_finding(top / entry.path, f"is a link to '{target}', which is not in the copied folder")
-            )
+            message = f"is a link to '{target}', which is not in the copied folder"
+            raise ConfigError(_copy_finding(top / entry.path, message))
     elif entry.kind == tree.OTHER:
         raise ConfigError(_copy_finding(top / entry.path, "is neither a file, a folder nor a link"))
 

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from builder.execute.installation import find_installation
@@ -14,8 +15,8 @@ from builder.layers.locks import make_mark
 from builder.model.finding import ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
-from builder.system.capture import BackgroundCommand
-from builder.system.process import find_program
+from builder.system.path_errors import find_closed_folder
+from builder.system.process import BackgroundCommand, find_program
 
 
 def is_login_node(site: Site, *, environment: Mapping[str, str]) -> bool:
@@ -100,12 +101,11 @@ def _check_attestations(output: Path, *, force: bool) -> None:
         raise _make_config_error("output-exists", message, fix="give --force to replace it, or another output with -o")
 
 
-def check_entered(output: Path) -> None:
+def check_output_reachable(output: Path) -> None:
     """Raise ConfigError for an output below a folder that may not be entered: nothing can be looked up there."""
-    for folder in reversed(output.parents):
-        if folder.is_dir() and not os.access(folder, os.X_OK):
-            message = f"the output '{output}' cannot be reached: you may not enter '{folder}'"
-            raise _make_config_error("output-rights", message, fix="choose another output with -o")
+    if closed := find_closed_folder(output):
+        fix = f"{closed.fix}; or choose another output with -o"
+        raise ConfigError(replace(closed, code="output-rights", message=f"the output {closed.message}", fix=fix))
 
 
 def check_bindable(path: Path, *, what: str, fix: str, code: str = "path-special") -> None:
@@ -122,14 +122,12 @@ def check_output_folder(output: Path, *, makes: bool = False) -> None:
     check_bindable(output, what="the output", fix=fix, code="output-name")
     parent = _find_existing(output.parent) if makes else output.parent
     if not parent.is_dir():
-        raise _make_config_error(
-            "output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'"
-        )
+        fix = f"make '{parent}'"
+        raise _make_config_error("output-folder", f"the folder of the output '{output}' does not exist", fix=fix)
     # The kernel's own file systems, such as /proc, have no blocks: no file can be made there, by root neither.
     if not os.access(parent, os.W_OK | os.X_OK) or os.statvfs(parent).f_blocks == 0:
-        raise _make_config_error(
-            "output-rights", f"you may not write to '{parent}'", fix="choose another output with -o"
-        )
+        fix = "choose another output with -o"
+        raise _make_config_error("output-rights", f"you may not write to '{parent}'", fix=fix)
     room = os.pathconf(parent, "PC_NAME_MAX") - max(SUFFIXES, len(f"..plan.recipe-{make_mark()}"))
     if len(os.fsencode(output.name)) > room:
         message = f"the name of the output '{output}' is too long: {room} bytes leave room for the files next to it"

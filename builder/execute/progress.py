@@ -1,17 +1,23 @@
-"""What the user sees of an execution. Nothing else in this package prints."""
+"""What the user sees of one build, or of several at once. Nothing else in this package prints.
+
+Plain lines for logs and pipes, those of several with a name before each; on a terminal a row for each build.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
+import threading
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, cast
 
 from builder.model.plan import Step
 from builder.model.report import StepResult
 from builder.model.text import escape_control, escape_line
+from builder.model.units import format_bytes, format_clock
 
 HEARTBEAT = 30.0  # seconds between two signs of life without a terminal
 REFRESH = 0.25  # seconds between two pictures on a terminal
@@ -35,8 +41,8 @@ def is_noise(text: str) -> bool:
     return _NOISE.match(text) is not None
 
 
-class Progress(Protocol):
-    """What an execution tells while it runs; every text is masked and without terminal codes."""
+class Progress:
+    """What an execution tells while it runs, masked and without terminal codes; this one says nothing."""
 
     def begin(self, *, title: str, total: int) -> None:
         """It starts; `total` steps will run."""
@@ -63,24 +69,8 @@ class Progress(Protocol):
         """It is over, also after an error."""
 
 
-class QuietProgress:
+class QuietProgress(Progress):
     """Say nothing."""
-
-    def begin(self, *, title: str, total: int) -> None: ...
-
-    def begin_step(self, step: Step, *, number: int) -> None: ...
-
-    def show_line(self, text: str) -> None: ...
-
-    def refresh(self) -> None: ...
-
-    def end_step(self, result: StepResult) -> None: ...
-
-    def show_amount(self, what: str, *, done: int, total: int) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    def end(self) -> None: ...
 
 
 @dataclass(kw_only=True)
@@ -111,88 +101,31 @@ class Bar:
         if not self.what or now - self._seen > STALE:
             return ""
         if not self.total:
-            return f"{self.what}  {format_size(self.done)}"
+            return f"{self.what}  {format_bytes(self.done)}"
         share = min(self.done / self.total, 1.0)
         full = round(share * BAR)
         bar = "#" * full + "." * (BAR - full)
         speed = (self.done - self._first) / (now - self._began) if now > self._began else 0.0
-        left = f"  {format_duration((self.total - self.done) / speed)} left" if speed else ""
-        return f"{self.what}  [{bar}] {share:.0%}  {format_size(self.done)} of {format_size(self.total)}{left}"
+        left = f"  {format_clock((self.total - self.done) / speed)} left" if speed else ""
+        return f"{self.what}  [{bar}] {share:.0%}  {format_bytes(self.done)} of {format_bytes(self.total)}{left}"
 
 
-class PlainProgress:
-    """Plain lines, for logs and pipes: how each step starts and ends, and a sign of life every 30 s."""
+class LineProgress(Progress):
+    """What lines on a log and on a terminal have in common: the step at work, when it began, the engine's last line."""
 
-    def __init__(self, stream: TextIO, *, verbose: bool = False) -> None:
-        self._stream = stream
+    def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
         self._total = 0
-        self._step = ""
-        self._last = ""
-        self._started = self._spoke = time.monotonic()
-
-    def begin(self, *, title: str, total: int) -> None:
-        self._total = total
-        self._print_line(escape_line(title))
-
-    def begin_step(self, step: Step, *, number: int) -> None:
-        self._step, self._last = f"[{number}/{self._total}] {step.name}", ""
+        self._step = self._last = ""
         self._started = time.monotonic()
-        self._print_line(f"{self._step}: {step.why}")
-
-    def show_line(self, text: str) -> None:
-        if not is_noise(text):
-            self._last = text
-        if self._verbose:
-            self._print_line(f"  {text}")
-
-    def refresh(self) -> None:
-        now = time.monotonic()
-        if now - self._spoke >= HEARTBEAT:
-            last = f": {self._last[:120]}" if self._last else ""
-            self._print_line(f"{self._step}: {format_duration(now - self._started)}{last}")
-
-    def end_step(self, result: StepResult) -> None:
-        self._print_line(describe_end(result, step=self._step)[0])
-
-    def show_amount(self, what: str, *, done: int, total: int) -> None: ...
-
-    def note(self, text: str) -> None:
-        self._print_line(text)
-
-    def end(self) -> None: ...
-
-    def _print_line(self, text: str) -> None:
-        self._spoke = time.monotonic()
-        self._stream.write(wrap(escape_control(text), stream=self._stream) + "\n")
-        self._stream.flush()
-
-
-class LiveProgress:
-    """A moving line at the foot of a terminal: step, time, the engine's last line; what has ended scrolls up."""
-
-    def __init__(self, stream: TextIO, *, verbose: bool = False, color: bool = True) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._console = Console(file=stream, no_color=not color, highlight=False, markup=False, emoji=False)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
-        self._verbose = verbose
-        self._total = 0
-        self._step = ""
-        self._last = ""
-        self._started = self._drawn = time.monotonic()
-        self._bar = Bar()
 
     def begin(self, *, title: str, total: int) -> None:
         self._total = total
         self._print(escape_line(title), style="bold")
-        self._live.start()
 
     def begin_step(self, step: Step, *, number: int) -> None:
-        self._step, self._last = f"[{number}/{self._total}] {step.name}", step.why
+        self._step, self._last = f"[{number}/{self._total}] {step.name}", ""
         self._started = time.monotonic()
-        self._draw()
 
     def show_line(self, text: str) -> None:
         if not is_noise(text):
@@ -200,43 +133,210 @@ class LiveProgress:
         if self._verbose:
             self._print(f"  {text}", style="dim")
 
-    def refresh(self) -> None:
-        if time.monotonic() - self._drawn >= REFRESH:
-            self._draw()
-
     def end_step(self, result: StepResult) -> None:
         text, style = describe_end(result, step=self._step)
         self._print(text, style=style)
+
+    def note(self, text: str) -> None:
+        self._print(text)
+
+    def _print(self, text: str, *, style: str | None = None) -> None:
+        raise NotImplementedError
+
+
+class PlainProgress(LineProgress):
+    """Plain lines, for logs and pipes: how each step starts and ends, and a sign of life every 30 s."""
+
+    def __init__(self, stream: TextIO, *, verbose: bool = False) -> None:
+        super().__init__(verbose=verbose)
+        self._stream = stream
+        self._spoke = self._started
+
+    def begin_step(self, step: Step, *, number: int) -> None:
+        super().begin_step(step, number=number)
+        self._print(f"{self._step}: {step.why}")
+
+    def refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._spoke >= HEARTBEAT:
+            last = f": {self._last[:120]}" if self._last else ""
+            self._print(f"{self._step}: {format_clock(now - self._started)}{last}")
+
+    def _print(self, text: str, *, style: str | None = None) -> None:
+        del style
+        self._spoke = time.monotonic()
+        self._stream.write(wrap(escape_control(text), stream=self._stream) + "\n")
+        self._stream.flush()
+
+
+class Row(LineProgress):
+    """One build on a terminal: a line at its foot with step, time and the engine's last line."""
+
+    def __init__(self, whole: LiveMultiProgress, *, name: str) -> None:
+        super().__init__(verbose=whole.verbose)
+        self._whole, self._bar = whole, Bar()
+        self.name = name
+
+    def format_line(self) -> str:
+        now = time.monotonic()
+        what = self._bar.format_line(now) or self._last
+        return f"{self._step}  {format_clock(now - self._started)}  {what}" if self._step else ""
+
+    def begin_step(self, step: Step, *, number: int) -> None:
+        super().begin_step(step, number=number)
+        self._last = step.why
+        self._whole.draw(self)
+
+    def refresh(self) -> None:
+        self._whole.draw(self, now=False)
+
+    def end_step(self, result: StepResult) -> None:
+        super().end_step(result)
         self._step = self._last = ""
         self._bar.clear()
-        self._draw()
+        self._whole.draw(self)
 
     def show_amount(self, what: str, *, done: int, total: int) -> None:
         self._bar.update(what, done=done, total=total, now=time.monotonic())
         self.refresh()
 
-    def note(self, text: str) -> None:
-        self._print(text)
-
     def end(self) -> None:
-        self._live.stop()
+        self._whole.draw(self, at_work=False)
 
     def _print(self, text: str, *, style: str | None = None) -> None:
-        text = wrap(escape_control(text), stream=self._console.file)
-        self._console.print(text, style=style, soft_wrap=True)
+        self._whole.print_line(self, text, style=style)
 
-    def _draw(self) -> None:
-        self._drawn = time.monotonic()
-        self._live.update(self._render(), refresh=True)
+
+class LiveProgress(Row):
+    """A single build on a terminal."""
+
+    def __init__(self, stream: TextIO, *, verbose: bool = False) -> None:
+        super().__init__(LiveMultiProgress(stream, width=0, verbose=verbose), name="")
+
+    def begin(self, *, title: str, total: int) -> None:
+        super().begin(title=title, total=total)
+        self._whole.live.start()
+
+    def end(self) -> None:
+        self._whole.live.stop()
+
+
+class MultiProgress(Protocol):
+    """The display of several builds."""
+
+    def get_progress(self, name: str) -> Progress:
+        """The progress of one of them."""
+
+    def show(self) -> AbstractContextManager[object]:
+        """While the `with` block lasts."""
+
+
+class SingleProgress:
+    """The progress of a single build, or one for all where it says nothing."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def get_progress(self, name: str) -> Progress:
+        del name
+        return self._progress
+
+    def show(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+
+class PrefixedStream:
+    """A stream whose every line begins with a name; lines of several are never mixed."""
+
+    def __init__(self, stream: TextIO, *, name: str, lock: threading.Lock) -> None:
+        self._stream, self._name, self._lock = stream, name, lock
+
+    def write(self, text: str) -> int:
+        """Write whole lines."""
+        text = wrap(text, stream=self._stream, indent=len(self._name) + 2)
+        lines = "".join(f"{self._name}  {line}\n" for line in text.splitlines())
+        with self._lock:
+            self._stream.write(lines)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._lock:
+            self._stream.flush()
+
+
+class PlainMultiProgress:
+    """Plain lines, for logs and pipes."""
+
+    def __init__(self, stream: TextIO, *, width: int, verbose: bool) -> None:
+        self._stream, self._width, self._verbose = stream, width, verbose
+        self._lock = threading.Lock()
+
+    def get_progress(self, name: str) -> Progress:
+        stream = PrefixedStream(self._stream, name=name.ljust(self._width), lock=self._lock)
+        return PlainProgress(cast(TextIO, stream), verbose=self._verbose)
+
+    def show(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+
+class LiveMultiProgress:
+    """Rows at the foot of a terminal, one for each build at work; what has ended scrolls up.
+
+    Names are `width` wide; of a single build none is shown.
+    """
+
+    def __init__(self, stream: TextIO, *, width: int, verbose: bool) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=stream, highlight=False, markup=False, emoji=False)
+        self.live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
+        self._console, self._indent, self.verbose = console, width + 2 if width else 0, verbose
+        self._lock = threading.RLock()
+        self._rows: dict[str, Row] = {}
+        self._drawn = 0.0
+
+    def get_progress(self, name: str) -> Progress:
+        return Row(self, name=name)
+
+    def show(self) -> AbstractContextManager[object]:
+        return self.live
+
+    def print_line(self, row: Row, text: str, *, style: str | None = None) -> None:
+        with self._lock:
+            text = wrap(escape_control(text), stream=self._console.file, indent=self._indent)
+            lines = "\n".join(f"{row.name.ljust(self._indent)}{line}" for line in text.split("\n"))
+            self._console.print(lines, style=style, soft_wrap=True)
+
+    def draw(self, row: Row, *, at_work: bool = True, now: bool = True) -> None:
+        """The rows as they are; unless `now`, only when the last picture is old enough."""
+        with self._lock:
+            if at_work:
+                self._rows[row.name] = row
+            else:
+                self._rows.pop(row.name, None)
+            if now or time.monotonic() - self._drawn >= REFRESH:
+                self._drawn = time.monotonic()
+                self.live.update(self._render(), refresh=True)
 
     def _render(self) -> Any:
+        from rich.console import Group
         from rich.text import Text
 
-        if not self._step:
-            return Text("")
-        now = self._bar.format_line(self._drawn) or self._last
-        text = f"{self._step}  {format_duration(self._drawn - self._started)}  {now}"
-        return Text(escape_control(text), no_wrap=True, overflow="ellipsis")
+        rows = [(name.ljust(self._indent), row.format_line()) for name, row in self._rows.items()]
+        lines = [name + escape_control(line) for name, line in rows if line]
+        return Group(*[Text(line, no_wrap=True, overflow="ellipsis") for line in lines])
+
+
+def choose_multi_progress(
+    stream: TextIO, *, width: int, environment: Mapping[str, str], quiet: bool, verbose: bool, color: bool
+) -> MultiProgress:
+    """Choose what fits the stream, as for one build; names are `width` wide."""
+    if quiet:
+        return SingleProgress(QuietProgress())
+    if wants_plain(stream, environment=environment, color=color):
+        return PlainMultiProgress(stream, width=width, verbose=verbose)
+    return LiveMultiProgress(stream, width=width, verbose=verbose)
 
 
 def choose_progress(
@@ -261,7 +361,7 @@ def describe_end(result: StepResult, *, step: str) -> tuple[str, str]:
     if result.status == "skipped":
         return f"{result.name}: skipped", "dim"
     word, style = _ENDINGS[result.status]
-    return f"{step}: {word} after {format_duration(result.seconds)}", style
+    return f"{step}: {word} after {format_clock(result.seconds)}", style
 
 
 def wrap(text: str, *, stream: Any, indent: int = 0) -> str:
@@ -283,22 +383,3 @@ def wrap(text: str, *, stream: Any, indent: int = 0) -> str:
         return words.fill(line) or line
 
     return "\n".join(wrapped(line) for line in text.split("\n"))
-
-
-def format_size(count: int) -> str:
-    """Show bytes as people say them, in powers of ten: 512 B, 34 MB, 1.2 GB."""
-    for unit, factor in (("TB", 10**12), ("GB", 10**9)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    for unit, factor in (("MB", 10**6), ("kB", 10**3)):
-        if count >= factor:
-            return f"{count // factor} {unit}"
-    return f"{count} B"
-
-
-def format_duration(seconds: float) -> str:
-    """Show seconds as people say them: 4.2 s, 3 min 05 s, 1 h 02 min."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

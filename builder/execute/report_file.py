@@ -1,4 +1,7 @@
-"""report.json: what happened, written whole or not at all."""
+"""report.json: what happened, written whole or not at all; whether it says that a build has been done already.
+
+A build has been done where the report says that it passed, of this plan and of the image that is there.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,23 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from builder.inspect.origin import (
+    compute_identity,
+    compute_plan_digest,
+    compute_sources_identity,
+    read_image_plan,
+    read_plan_digest,
+)
 from builder.model.finding import remove_edits
+from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.model.text import to_dataclass
 from builder.sif.bounded import parse_json
+from builder.sif.digest import hash_file
 from builder.system.files import write_atomic
 from builder.system.layout import REPORT_FILE
 from builder.system.trust import read_below
@@ -61,3 +74,67 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+def find_current_result(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path, no_smoke: bool) -> str | None:
+    """Say how an earlier build of this very plan ended when its image is still there, else None.
+
+    The report has to name this plan, the base image and files of this machine as they are, and this image. The plan
+    folder must hold the same plan: its scripts are the image's.
+    """
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
+        if report["status"] != "passed" or report["image"] != str(output.resolve()):
+            return None
+        smoked = _was_smoked(report)
+        if not (smoked or no_smoke) or not report["plan"] == compute_plan_digest(plan) == read_plan_digest(folder):
+            return None
+        if report["sources"] != compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder):
+            return None
+        if _is_of(report, output):
+            if not smoked:
+                return "was not tested"
+            return "passed its smoke test" if report["checks"] else "was not tested: its smoke test has no workload"
+    return None
+
+
+def _was_smoked(report: dict[str, Any]) -> bool:
+    return any(step["name"] == "smoke" and step["status"] == "ok" for step in report["steps"])
+
+
+def _is_of(report: dict[str, Any], image: Path) -> bool:
+    """Whether a report is of this image: by what the system notes of a file, else (a copy put back) by its bytes."""
+    found = compute_identity(image)
+    if found and found == report["identity"]:
+        return True
+    same_size = image.is_file() and image.stat().st_size == report["image_bytes"]
+    return same_size and hash_file(image) == report["image_sha256"]
+
+
+def explain_not_current(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> tuple[str, str]:
+    """Why an image that is there is not known as built and tested from this plan, and the fix; "" where unknown.
+
+    Both are for the message that the image would be overwritten.
+    """
+    said = read_image_plan(output)
+    if not said:
+        return "", ""
+    if said != compute_plan_digest(plan):
+        return "it was built from another plan", ""
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
+        if report["plan"] == said:
+            if report["sources"] != compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder):
+                return "a file that went into it, or its base image, has another time, size or place now", ""
+            if not _is_of(report, output):
+                return "it was changed since it was built", ""
+            if read_plan_digest(folder) != said:
+                why = "it was built from this plan, and its plan folder holds another plan now"
+                return why, "write this plan into the folder again with `recipe plan`"
+            if report["status"] == "passed" and not _was_smoked(report):
+                return "it was built from this plan, and was not tested", "give --from smoke to test it"
+            return (
+                "it was built from this plan, and has not passed its smoke test",
+                "give --from smoke to test it again",
+            )
+    return "it was built from this plan by a build that was ended before it could write its report", ""

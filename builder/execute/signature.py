@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.execute.installation import find_installation
-from builder.inspect.sif_objects import SIGNATURE, SifError, read_sif
+from builder.inspect.sif_objects import SIGNATURE
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan
-from builder.system.capture import capture
-from builder.system.process import attach, find_program
+from builder.sif.sif import SifError, read_sif
+from builder.system.process import attach, capture, find_program
 
 STDERR = 2
 FINGERPRINT = re.compile(r"\b[0-9A-Fa-f]{40}\b")
@@ -42,9 +42,8 @@ def find_signer(plan: Plan, *, environment: Mapping[str, str]) -> Signer:
     """Find what signs, before anything is built; raises ConfigError for a folder, ToolError without engine or key."""
     if plan.image_kind != "sif":
         message = f"the backend '{plan.backend}' makes a folder, and only a SIF can be signed"
-        raise ConfigError(
-            Finding(code="sign-folder", message=message, fix="leave out --sign, or choose another backend")
-        )
+        fix = "leave out --sign, or choose another backend"
+        raise ConfigError(Finding(code="sign-folder", message=message, fix=fix))
     engine = find_program("apptainer", env=environment) or find_program("singularity", env=environment)
     if engine is None:
         message = "there is neither 'apptainer' nor 'singularity' on PATH to sign with"

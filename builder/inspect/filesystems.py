@@ -16,7 +16,7 @@ from builder.model.contents import InstalledPackage, TorchBuild
 from builder.model.text import sanitize
 from builder.sif.archive import ArchiveError, Stream, read_members
 from builder.sif.bounded import BoundsError, read_file
-from builder.sif.reader import File, Reader
+from builder.sif.reader import File, Reader, drop_surrogates
 from builder.sif.squashfs import FILE, SquashfsError
 
 MOST = 20_000  # packages of one file
@@ -119,7 +119,7 @@ class SquashfsTree:
                 if file.whiteout:
                     hidden.add(file.path[1:])
                 elif file.kind == FILE and file.size and (file.path.endswith(_ENDS) or _STATUS in file.path):
-                    path = file.path[1:].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+                    path = drop_surrogates(file.path[1:])
                     if len(self.files) < FILES and is_wanted(path, file.size):
                         self.files[path], self._found[path] = file.size, file
         self.hidden = frozenset(hidden)
@@ -188,7 +188,6 @@ class FolderTree:
     reader: StatementReader = field(default_factory=StatementReader)
 
     def list(self) -> bool:
-        """List it."""
         for folder, _, names in os.walk(self.root):
             below = os.path.relpath(folder, self.root)
             for name in names:

@@ -32,9 +32,8 @@ def read_inventory(path: Path) -> Inventory:
     try:
         return _read(path)
     except AuditError as error:
-        raise _make_error(
-            "audit-unreadable", f"'{name}' cannot be read: {sanitize(str(error), limit=400)}", path
-        ) from None
+        message = f"'{name}' cannot be read: {sanitize(str(error), limit=400)}"
+        raise _make_error("audit-unreadable", message, path) from None
 
 
 def _read(path: Path) -> Inventory:
@@ -44,7 +43,7 @@ def _read(path: Path) -> Inventory:
 
         return read_image(*parts)
     if path.is_dir():
-        from builder.audit.folder import read_folder
+        from builder.audit.installed import read_folder
 
         return read_folder(path)
     if path.suffix in (".whl", ".zip"):

@@ -21,22 +21,12 @@ from builder.inspect.filesystems import (
     read_all,
 )
 from builder.inspect.sif_objects import (
-    DATA_JSON,
-    INSPECT,
-    LAYERS,
-    MAGIC,
-    OVERLAY,
     SBOM,
     SIGNATURE,
-    SQUASHFS,
     SYSTEMS,
-    Sif,
-    SifError,
     describe_object,
     get_use,
-    list_layers,
     name_architecture,
-    parse_sif,
     read_signer,
 )
 from builder.model.contents import Contents, ImageKind, ImagePart, Signature
@@ -44,6 +34,7 @@ from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import exists, sanitize
 from builder.sif.archive import ArchiveError, Bounds, FileStream, Stream, is_archive, read_members, read_small_files
 from builder.sif.bounded import open_file
+from builder.sif.sif import DATA_JSON, INSPECT, LAYERS, MAGIC, OVERLAY, SQUASHFS, Sif, SifError, list_layers, parse_sif
 from builder.sif.squashfs import COMPRESSIONS, SquashfsError
 from builder.system.publish import measure_image
 
@@ -75,9 +66,8 @@ def read_contents(image: Path) -> Contents:
         from builder.parse.yaml import suggest_path
 
         fix = suggest_path(image, other=f"give the path of {KINDS}")
-        raise _make_error(
-            "image-missing", f"the image '{sanitize(str(image), limit=400)}' does not exist", image, fix=fix
-        )
+        message = f"the image '{sanitize(str(image), limit=400)}' does not exist"
+        raise _make_error("image-missing", message, image, fix=fix)
     try:
         size = measure_image(image)
         scan = _scan(image.absolute(), size=size)
@@ -116,12 +106,10 @@ def check_image(image: Path) -> None:
             return
         if is_archive(image):
             fix = "convert it first: `recipe convert SITE ARCHIVE`"
-            raise _make_error(
-                "image-foreign", f"'{sanitize(image.name)}' is an archive, and not an image", image, fix=fix
-            )
-    raise _make_error(
-        "image-foreign", f"'{sanitize(image.name)}' is {_looks(image)}, and not an image", image, fix=RUNNABLE
-    )
+            message = f"'{sanitize(image.name)}' is an archive, and not an image"
+            raise _make_error("image-foreign", message, image, fix=fix)
+    message = f"'{sanitize(image.name)}' is {_looks(image)}, and not an image"
+    raise _make_error("image-foreign", message, image, fix=RUNNABLE)
 
 
 def _check_whole(image: Path, file: BinaryIO, *, head: bytes) -> None:
@@ -142,9 +130,8 @@ def check_archive(archive: Path) -> None:
     if is_archive(archive):
         return
     fix = "give the file that `docker save` wrote"
-    raise _make_error(
-        "image-foreign", f"'{sanitize(archive.name)}' is {_looks(archive)}, and no archive", archive, fix=fix
-    )
+    message = f"'{sanitize(archive.name)}' is {_looks(archive)}, and no archive"
+    raise _make_error("image-foreign", message, archive, fix=fix)
 
 
 def _is_ext(image: Path) -> bool:
@@ -315,7 +302,6 @@ def _find_first_image(manifest: bytes | None) -> Mapping[str, Any]:
 
 
 def _add_statements(contents: Contents, scan: ScannedImage, files: Mapping[str, Statement]) -> Contents:
-    """The contents with what the files say."""
     statements = list(files.values())
     builds = [one.torch for one in statements if one.torch is not None]
     labels = scan.labels | dict(files[databases.LABELS].labels if databases.LABELS in files else {})

@@ -9,64 +9,29 @@ import hashlib
 import json
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from builder.inspect.sif_objects import (
-    DATA_JSON,
-    SIGNATURE,
-    SQUASHFS,
-    Object,
-    Sif,
-    SifError,
-    describe_object,
-    read_header,
-    read_object,
-    read_sif,
-)
+from builder.inspect.sif_objects import SIGNATURE, describe_object
 from builder.sif.bounded import parse_json
+from builder.sif.digest import hash_file_part
 from builder.sif.reader import File, Reader
+from builder.sif.sif import DATA_JSON, SQUASHFS, Object, Sif, SifError, read_header, read_object, read_sif
 from builder.sif.squashfs import BLOCK_DEVICE, DEVICE, FIFO, FILE, FOLDER, LINK, SOCKET, SquashfsError
-from builder.system.checksums import hash_file_part
 
 KINDS = {
     FOLDER: "folder", FILE: "file", LINK: "link", BLOCK_DEVICE: "device", DEVICE: "device", FIFO: "pipe",
     SOCKET: "socket",
 }  # fmt: skip
-SECONDS = 4 * 3600.0  # the longest that the contents of one file system are read
+SECONDS = 4 * 3600.0  # the longest that the contents of two file systems are read
 
 
-class FileSystem:
-    """A squashfs at an offset of a file that stays open."""
-
-    def __init__(self, file: BinaryIO, *, offset: int = 0) -> None:
-        self._reader = Reader(file, offset=offset)
-        self._deadline = time.monotonic() + SECONDS
-        self.created = self._reader.squashfs.head.time  # seconds since 1970
-
-    def list_files(self) -> dict[str, File]:
-        """Everything in it by its path; raises SquashfsError."""
-        return {file.path: file for file in self._reader.list_files()}
-
-    def hash_content(self, file: File) -> str:
-        """The digest of a file's content; raises SquashfsError where it cannot be read."""
-        digest = hashlib.sha256()
-        for part in self._reader.read_blocks(file):
-            digest.update(part)
-            if time.monotonic() > self._deadline:
-                raise SquashfsError("its contents take hours to read")
-        return digest.hexdigest()
-
-    def read_attributes(self, file: File) -> Mapping[str, bytes]:
-        """The extended attributes of a file; raises SquashfsError."""
-        return self._reader.read_attributes(file)
-
-
-def compare_file_systems(first: FileSystem, second: FileSystem) -> Iterator[str]:
+def compare_file_systems(first: Reader, second: Reader) -> Iterator[str]:
     """A line for each path that differs."""
+    deadline = time.monotonic() + SECONDS
     try:
-        one, two = first.list_files(), second.list_files()
+        one, two = ({file.path: file for file in reader.list_files()} for reader in (first, second))
     except SquashfsError as error:
         yield f"its files cannot be listed: {error}"
         return
@@ -77,27 +42,38 @@ def compare_file_systems(first: FileSystem, second: FileSystem) -> Iterator[str]
         else:
             words = [
                 *_compare_attributes(one[path], two[path]),
-                *_compare_contents(first, one[path], second, two[path]),
+                *_compare_contents(first, one[path], second, two[path], deadline=deadline),
             ]
             line = f"{path}: {', '.join(words)}" if words else ""
         if line:
             count += 1
             yield line
-    if first.created != second.created:
+    times = first.squashfs.head.time, second.squashfs.head.time
+    if times[0] != times[1]:
         count += 1
-        yield f"time of packing: {first.created}, {second.created}"
+        yield f"time of packing: {times[0]}, {times[1]}"
     if not count:
         yield "the same files, packed otherwise: their order or compression"
 
 
-def _compare_contents(first: FileSystem, one: File, second: FileSystem, two: File) -> Iterator[str]:
+def _hash_content(reader: Reader, file: File, *, deadline: float) -> str:
+    digest = hashlib.sha256()
+    for part in reader.read_blocks(file):
+        digest.update(part)
+        if time.monotonic() > deadline:
+            raise SquashfsError("its contents take hours to read")
+    return digest.hexdigest()
+
+
+def _compare_contents(first: Reader, one: File, second: Reader, two: File, *, deadline: float) -> Iterator[str]:
     """Extended attributes, and the contents of files of one size."""
     if one.kind != two.kind:
         return
     try:
         if first.read_attributes(one) != second.read_attributes(two):
             yield "extended attributes"
-        if one.kind == FILE and one.size == two.size and first.hash_content(one) != second.hash_content(two):
+        pairs = ((first, one), (second, two)) if one.kind == FILE and one.size == two.size else ()
+        if len({_hash_content(reader, file, deadline=deadline) for reader, file in pairs}) > 1:
             yield f"content of {one.size} bytes"
     except SquashfsError:
         yield "its content could not be read"
@@ -192,7 +168,7 @@ def _compare(name: str, paths: tuple[Path, Path], items: tuple[Any, Any]) -> Ite
 def _compare_partitions(paths: tuple[Path, Path], items: tuple[Any, Any]) -> Iterator[str]:
     with paths[0].open("rb") as one, paths[1].open("rb") as two:
         try:
-            pair = [FileSystem(file, offset=item.offset) for file, item in zip((one, two), items, strict=True)]
+            pair = [Reader(file, offset=item.offset) for file, item in zip((one, two), items, strict=True)]
         except SquashfsError as error:
             yield f"its files cannot be listed: {error}"
             return

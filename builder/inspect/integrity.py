@@ -10,24 +10,14 @@ from typing import Any, Literal
 
 from builder.inspect.attestations import BILL, PROVENANCE
 from builder.inspect.origin import read_image_plan, read_plan_digest
-from builder.inspect.sif_objects import (
-    INSPECT,
-    LARGEST,
-    SBOM,
-    SIGNATURE,
-    Sif,
-    SifError,
-    list_layers,
-    read_object,
-    read_sif,
-)
+from builder.inspect.sif_objects import SBOM, SIGNATURE
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import sanitize, to_dict, to_list, to_text
 from builder.sif.bounded import parse_json, read_file, read_json
-from builder.system.capture import capture
-from builder.system.checksums import hash_file, hash_file_part
+from builder.sif.digest import hash_file, hash_file_part
+from builder.sif.sif import INSPECT, LARGEST, Sif, SifError, list_layers, read_object, read_sif
 from builder.system.layout import REPORT_FILE, plan_folder
-from builder.system.process import find_program
+from builder.system.process import capture, find_program
 
 MADE_OF = "made-of.json"  # what the program that makes layers leaves in the plan folder
 LAYERS = "recipe.layers"  # the label

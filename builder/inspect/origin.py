@@ -127,7 +127,8 @@ def _is_old(folder: Path, name: str) -> bool:
 
 def read_image_plan(image: Path) -> str:
     """The digest of the plan that a SIF says it was made from, "" where it says none."""
-    from builder.inspect.sif_objects import SBOM, SifError, read_object, read_sif  # few builds ask
+    from builder.inspect.sif_objects import SBOM  # few builds ask
+    from builder.sif.sif import SifError, read_object, read_sif
 
     with suppress(OSError, SifError, ValueError, KeyError, TypeError, RecursionError):
         for item in read_sif(image).objects:

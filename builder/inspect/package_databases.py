@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from builder.model.contents import InstalledPackage, TorchBuild, normalize_name
+from packaging.utils import canonicalize_name
+
+from builder.model.contents import InstalledPackage, TorchBuild
 from builder.model.text import to_text
 from builder.sif.bounded import parse_json
 from builder.system.scratch import make_work_folder
@@ -57,7 +59,7 @@ def parse_conda_package(path: str, content: bytes | bytearray | None) -> Install
     if match is None or match["stem"] == "history":
         return None
     name, version, build = ("", "", *match["stem"].rsplit("-", 2))[-3:]
-    entry = _parse_record(content)
+    entry = parse_object(content) if content else {}
     sha256 = to_word(entry.get("sha256"))
     return InstalledPackage(
         kind="conda",
@@ -144,32 +146,28 @@ def release(content: bytes | bytearray) -> Mapping[str, str]:
     return {name: to_word(value.strip("\"' ")) for name, _, value in pairs}
 
 
-def parse_labels(value: Any, *, most: int = LABELS_MOST) -> dict[str, str]:
+def parse_labels(value: Any) -> dict[str, str]:
     """Return labels as printable words; invalid ones are left out."""
     entries = value.items() if isinstance(value, dict) else ()
     found = {to_word(name): to_text(label) for name, label in entries if isinstance(label, (str, int, float))}
-    return dict(sorted(found.items())[:most])
+    return dict(sorted(found.items())[:LABELS_MOST])
 
 
 def remove_duplicates(packages: Iterable[InstalledPackage]) -> tuple[InstalledPackage, ...]:
     """Leave out pip's view of what conda has installed, and every second listing; sorted."""
     unique = set(packages)
-    conda = {(normalize_name(item.name), item.version) for item in unique if item.kind == "conda"}
+    conda = {(canonicalize_name(item.name), item.version) for item in unique if item.kind == "conda"}
     prefixes = tuple(f"{item.place.rstrip('/')}/" for item in unique if item.kind == "conda")
     kept = [
         item
         for item in unique
         if item.kind != "pip"
-        or (normalize_name(item.name), item.version) not in conda
+        or (canonicalize_name(item.name), item.version) not in conda
         or not item.place.startswith(prefixes)
     ]
     return tuple(
-        sorted(kept, key=lambda item: (item.kind, normalize_name(item.name), item.version, item.place, item.build))
+        sorted(kept, key=lambda item: (item.kind, canonicalize_name(item.name), item.version, item.place, item.build))
     )
-
-
-def _parse_record(content: bytes | bytearray | None) -> dict[str, Any]:
-    return parse_object(content) if content else {}
 
 
 def parse_object(content: bytes | bytearray) -> dict[str, Any]:

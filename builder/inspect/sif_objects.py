@@ -4,53 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from builder.sif.sif import (  # fmt: skip
-    DATA_JSON,
-    DATA_PARTITION,
-    DESCRIPTOR,
-    GROUP,
-    INSPECT,
-    LARGEST,
-    LAYERS,
-    MAGIC,
-    OVERLAY,
-    SQUASHFS,
-    Object,
-    Sif,
-    SifError,
-    list_layers,
-    parse_sif,
-    read_header,
-    read_object,
-    read_sif,
-)
-
-# The one door of this floor to the format.
-__all__ = [
-    "DATA_JSON",
-    "INSPECT",
-    "LARGEST",
-    "LAYERS",
-    "MAGIC",
-    "OVERLAY",
-    "SBOM",
-    "SIGNATURE",
-    "SQUASHFS",
-    "SYSTEMS",
-    "Object",
-    "Sif",
-    "SifError",
-    "describe_object",
-    "get_use",
-    "list_layers",
-    "name_architecture",
-    "parse_sif",
-    "plan_object_writes",
-    "read_header",
-    "read_object",
-    "read_sif",
-    "read_signer",
-]  # fmt: skip
+from builder.sif.sif import DATA_JSON, DATA_PARTITION, DESCRIPTOR, GROUP, OVERLAY, SQUASHFS, Object, Sif
 
 SIGNATURE, SBOM = 0x4005, 0x4009
 KINDS = {
@@ -73,7 +27,6 @@ ARCHITECTURES = {"01": "386", "02": "amd64", "03": "arm", "04": "arm64", "06": "
 
 
 def name_architecture(sif: Sif) -> str:
-    """The architecture as images name it."""
     number = sif.arch.rstrip(b"\0").decode("ascii", errors="replace")
     return ARCHITECTURES.get(number, number)
 
@@ -84,7 +37,6 @@ def get_use(item: Object) -> int:
 
 
 def describe_object(item: Object) -> str:
-    """What it is, in words."""
     if item.partition is None:
         return KINDS.get(item.kind, f"object of type {item.kind:#x}")
     return f"{USES.get(get_use(item), 'unknown')} {FILE_SYSTEMS.get(item.partition[0], 'file system')}"

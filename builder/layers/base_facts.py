@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..sif.bounded import parse_json
 from ..sif.errors import LayeringError
-from ..sif.reader import Reader
+from ..sif.reader import Reader, drop_surrogates
 from ..sif.sif import INSPECT, Sif, SifError, read_sif
 from ..sif.squashfs import FILE, FOLDER, LINK, SquashfsError
 from .cache import Store
@@ -191,11 +191,11 @@ def list_squashfs(image: Path, *, offset: int) -> Listing:
     try:
         with image.open("rb") as source:
             for found in Reader(source, offset=offset).list_files():
-                path = found.path if found.path.isascii() else _drop_surrogates(found.path)
+                path = found.path if found.path.isascii() else drop_surrogates(found.path)
                 if found.kind == FOLDER:
                     folders[path] = found.mode
                 elif found.kind == LINK:
-                    links[path] = _drop_surrogates(found.target)
+                    links[path] = drop_surrogates(found.target)
                 else:
                     files.add(path)
     except (SquashfsError, OSError) as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from ..sif.errors import LayeringError, log_line
 from ..sif.pack import Piece, count_processors, move_below
 from . import bytecode, wheel_files
-from .bytecode_cache import PackageSources, compile_packages
+from .bytecode import PackageSources, compile_packages
 from .cache import compute_key
 from .conda_client import CondaClient, read_packages
 from .conda_packages import (

@@ -206,7 +206,6 @@ def _make_client(alias: str, *, offline: bool = False) -> Client:
 
 
 def main(request: str, answer: str) -> None:
-    """Answer a request."""
     asked = json.loads(Path(request).read_text(encoding="utf-8"))
     result: dict[str, Any] = {"error": "", "text": ""}
     try:

@@ -30,13 +30,9 @@ BLOCK = 1 << 20
 
 
 def copy(
-    source: Path,
-    root: Path,
-    path: str,
-    *,
-    skip: Callable[[TreeEntry], bool] = lambda _: False,
+    source: Path, root: Path, path: str, *, skip: Callable[[TreeEntry], bool] = lambda _: False,
     check: Callable[[TreeEntry], None] = lambda _: None,
-) -> None:
+) -> None:  # fmt: skip
     """Copy a folder or a file with modes and times to a place below `root`; raises OSError.
 
     `check` is called with every entry before it is copied. Links come last: nothing is written through them. What is

@@ -18,7 +18,7 @@ from ..sif.tree import remove
 from . import wheel_files
 from .base_download import find_base_image
 from .base_facts import FIX, read_base_facts
-from .cache import CacheEntry, Store
+from .cache import CacheEntry, Store, open_shared_cache
 from .cache_folders import CONDA, read_limit_bytes
 from .container_steps import ContainerRunner
 from .context import BuildContext, Fill, open_context
@@ -33,7 +33,6 @@ from .metadata import (
     write_metadata,
     write_own_files,
 )
-from .shared_cache import open_shared_cache
 from .spec import Spec
 from .uv import make_uv_settings
 from .wheel_layers import add_wheel_layers

@@ -102,7 +102,7 @@ class _Registry:
         self.scheme = "https"
 
     def _is_own(self) -> bool:
-        return LOOPBACK.fullmatch(_split(f"https://{self.host}").hostname or "") is not None
+        return LOOPBACK.fullmatch(_split_address(f"https://{self.host}").hostname or "") is not None
 
     def fetch_digest(self) -> str:
         """Request the head of the manifest, and the manifest if that has no digest."""
@@ -155,7 +155,7 @@ class _Registry:
     def _fetch_token(self, words: Mapping[str, str], *, login: Login | None) -> str:
         """Request a token to read this image from the server that the registry names."""
         realm = words.get("realm", "")
-        parts = _split(realm)
+        parts = _split_address(realm)
         same = _parse_origin(realm) == _parse_origin(self._make_address())
         if parts.scheme != "https" and not (same and self._is_own()):
             raise RegistryError("the registry names a server of tokens without TLS")
@@ -196,7 +196,7 @@ class _Registry:
                 return answer
             following = urljoin(address, to)
             if _parse_origin(following) != _parse_origin(address):
-                if _split(following).scheme != "https":
+                if _split_address(following).scheme != "https":
                     raise RegistryError("the registry leads to a server without TLS")
                 authorization = ""
             address = following
@@ -232,7 +232,7 @@ def _make_basic_header(login: Login) -> str:
     return f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
 
 
-def _split(address: str) -> SplitResult:
+def _split_address(address: str) -> SplitResult:
     """Split an address; raises ValueError for one with a login, or an invalid one."""
     parts = urlsplit(address)
     if parts.username is not None or parts.port == 0:
@@ -241,13 +241,13 @@ def _split(address: str) -> SplitResult:
 
 
 def _parse_origin(address: str) -> tuple[str, str, int | None]:
-    parts = _split(address)
+    parts = _split_address(address)
     return parts.scheme, (parts.hostname or "").rstrip("."), parts.port or PORTS.get(parts.scheme)
 
 
 def _is_own_realm(realm: SplitResult, *, host: str) -> bool:
     """Whether a token server is a registry's own: the same name, a subdomain, or a usual name in its domain."""
-    own = _split(f"https://{host}")
+    own = _split_address(f"https://{host}")
     name, other = own.hostname or "", (realm.hostname or "").rstrip(".")
     if realm.port not in (None, 443, own.port) or not re.search(r"[a-z]", name) or LOOPBACK.fullmatch(name):
         return False

@@ -107,7 +107,6 @@ def _read_rows(tree: Path, record: str) -> list[list[str]] | None:
 
 
 def _update_record(tree: Path, inside: str, info: str, *, changed: dict[str, bytes], own: str, minor: str) -> None:
-    """Update RECORD with what was changed."""
     record = f"{inside}/{info}/RECORD"
     rows = _read_rows(tree, record)
     if rows is None:

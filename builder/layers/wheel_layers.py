@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..sif.errors import LayeringError, log_line
 from ..sif.pack import Piece, count_processors, move_below
 from . import bytecode, wheel_files
-from .bytecode_cache import PackageSources, compile_packages
+from .bytecode import PackageSources, compile_packages
 from .cache import compute_key
 from .context import BuildContext
 from .copies import merge

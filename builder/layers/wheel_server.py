@@ -25,8 +25,7 @@ from ..sif.errors import LayeringError, log_line
 from ..sif.programs import ask
 from .cache_folders import UV
 from .uv import find_uv, make_uv_settings
-from .wheel_stubs import is_distribution
-from .wheels import Group, NeedsSourcesError, Resolver, name_platform, normalize_name, resolve
+from .wheels import Group, NeedsSourcesError, Resolver, is_distribution, name_platform, normalize_name, resolve
 
 if TYPE_CHECKING:
     from .index_proxy import IndexProxy
@@ -79,7 +78,6 @@ class WheelServer:
             os.close(number)
 
     def answer(self, line: str) -> str:
-        """Answer one request."""
         if self.closed or line == "over\n":
             self.closed = True
             self._close_proxy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -13,7 +14,37 @@ from ..sif.errors import LayeringError, log_line
 from ..sif.programs import ask, find_signal
 from .spec import FIX
 from .uv import make_uv_environment
-from .wheel_stubs import write_stubs
+
+DIST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,100}[A-Za-z0-9])?")
+DIST_VERSION = re.compile(r"[A-Za-z0-9.!_+-]{1,100}")
+
+
+def is_distribution(name: str, version: str) -> bool:
+    """Whether name and version are valid: an image may claim anything, and both become a file name and a line."""
+    return bool(DIST_NAME.fullmatch(name) and DIST_VERSION.fullmatch(version))
+
+
+def write_stubs(folder: Path, provided: Mapping[str, str]) -> list[str]:
+    """Write an empty wheel for each package and return the constraints that name them; invalid ones are left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for name, version in sorted(provided.items()):
+        if not is_distribution(name, version):
+            continue
+        stem = name.replace("-", "_")
+        path = folder / f"{stem}-{version}-py3-none-any.whl"
+        info = f"{stem}-{version}.dist-info"
+        texts = {
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+            f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: recipe\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            f"{info}/RECORD": "",
+        }
+        with zipfile.ZipFile(path, "w") as archive:
+            for inside, text in texts.items():
+                archive.writestr(zipfile.ZipInfo(inside), text)
+        lines.append(f"{name} @ {path.as_uri()}")
+    return lines
+
 
 # The manylinux platforms that uv names (uv 0.13, `uv pip compile --help`): the newest that the image's glibc serves.
 PLATFORMS = (17, 28, *range(31, 41))

@@ -83,9 +83,8 @@ def _make_solver_error(kind: str, text: str, *, at: Location) -> Exception:
         fix = "loosen a version, or add the channel that has what is missing"
         return UnsupportedError(Finding(code="lock-conda", message=message, at=at, fix=fix))
     if kind in FAULTY:
-        return ConfigError(
-            Finding(code="lock-spec", message=f"conda cannot read a line: {text}", at=at, fix="check it")
-        )
+        fix = "check it"
+        return ConfigError(Finding(code="lock-spec", message=f"conda cannot read a line: {text}", at=at, fix=fix))
     if re.search(r"No such file or directory|404|could not find subdir", text):
         message = f"a channel is missing: {text}"
         return StepError(Finding(code="lock-channel", message=message, at=at, fix="check its name or address"))

@@ -19,7 +19,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from builder.layers.uv import make_uv_environment, make_uv_settings
-from builder.layers.wheel_stubs import write_stubs
+from builder.layers.wheels import write_stubs
 from builder.lock.session import (
     Session,
     find_machine_error,
@@ -31,7 +31,7 @@ from builder.model.finding import Finding, Location, StepError, UnsupportedError
 from builder.model.lock import LockRequest, PipFile
 from builder.model.secrets import ANY_USER, strip_credentials
 from builder.parse.pylock import TORCH_FAMILY, parse_pylock
-from builder.system.checksums import hash_file
+from builder.sif.digest import hash_file
 from builder.system.process import ProcessResult
 
 
@@ -128,30 +128,27 @@ def lock_pip(
     _write_lines(folder / "constraints.txt", constraints)
     _write_lines(folder / "excludes.txt", [name for name in asked.protected if name not in provided])
     _write_lines(folder / "requirements.in", [*_select_options(asked.options), *asked.pip])
-    own = "://" in torch_index
     (folder / "pyproject.toml").write_text(_project(asked.torch, own=(), index=""), encoding="utf-8")
-    if own and asked.torch:
-        # Which packages of the family torch requires (a vendor's Triton) is known only after a first resolution.
+    if "://" in torch_index and asked.torch:
         options = ["--default-index", torch_index]
         names = _compile(folder, ["pyproject.toml"], options, target=target, at=at, session=session, own_index=True)
-        family = [
-            f"{name}=={package['version']}"
-            for package in names
-            if (name := package["name"]) in TORCH_FAMILY and not _is_named(name, asked.torch)
-        ]
-        lines = (*asked.torch, *family)
+        lines = (*asked.torch, *_pin_torch_family(names, asked))
         (folder / "pyproject.toml").write_text(_project(lines, own=lines, index=torch_index), encoding="utf-8")
     inputs = ["pyproject.toml", "requirements.in"]
-    options = [
-        "--constraints",
-        "constraints.txt",
-        "--excludes",
-        "excludes.txt",
-        *_make_prerelease_option(asked.options),
-    ]
+    options = ["--constraints", "constraints.txt", "--excludes", "excludes.txt"]
+    options += _make_prerelease_option(asked.options)
     packages = _compile(folder, inputs, options, target=target, at=at, session=session)
     kept = [package for package in packages if not _is_stub(package, stubs)]
     return tuple(sorted((_choose_file(one, target=target, at=at) for one in kept), key=lambda file: file.name))
+
+
+def _pin_torch_family(packages: Iterable[Mapping[str, Any]], asked: LockRequest) -> list[str]:
+    """Pin what torch requires of its family (a vendor's Triton), which is known only after a first resolution."""
+    return [
+        f"{name}=={package['version']}"
+        for package in packages
+        if (name := package["name"]) in TORCH_FAMILY and not _is_named(name, asked.torch)
+    ]
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -230,9 +227,8 @@ def _make_error(finished: ProcessResult, *, at: Location) -> Exception:
         return make_unreachable_error("an index of Python packages", text)
     if "Hash mismatch" in text:
         fix = "do not use the file; ask the owner of the index"
-        return StepError(
-            Finding(code="lock-hash", message=f"a file does not match the hash of its index: {text}", at=at, fix=fix)
-        )
+        message = f"a file does not match the hash of its index: {text}"
+        return StepError(Finding(code="lock-hash", message=message, at=at, fix=fix))
     fix = "loosen a version, or check the indexes that PIP_INDEX_URL, UV_DEFAULT_INDEX and RECIPE_TORCH_INDEX name"
     what = "cannot be installed together" if conflict else "cannot be resolved"
     return UnsupportedError(Finding(code="lock-pip", message=f"the Python packages {what}: {text}", at=at, fix=fix))

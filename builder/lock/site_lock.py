@@ -20,7 +20,7 @@ from builder.layers.conda_solver import CondaPackage, list_virtual_packages
 from builder.layers.reference import DIGEST, parse_reference
 from builder.layers.registry import RegistryError, fetch_manifest_digest
 from builder.layers.registry_login import find_login
-from builder.layers.wheel_stubs import is_distribution
+from builder.layers.wheels import is_distribution
 from builder.lock.conda import lock_conda
 from builder.lock.pip import Interpreter, lock_pip
 from builder.lock.session import Session
@@ -45,10 +45,9 @@ from builder.resolve.requested import FAMILY
 from builder.resolve.resolve import CONDA_BACKENDS
 from builder.sif import tree
 from builder.sif.bounded import parse_json
-from builder.system.capture import capture
-from builder.system.checksums import hash_file
+from builder.sif.digest import hash_file
 from builder.system.files import name_draft
-from builder.system.process import find_program
+from builder.system.process import capture, find_program
 
 
 def normalize_packages(provided: Mapping[str, str]) -> dict[str, str]:

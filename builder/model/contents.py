@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from builder.model.lock import Lock
 
 PackageKind = Literal["conda", "pip", "deb", "rpm"]
 ImageKind = Literal["sif", "squashfs", "folder", "docker-archive"]
-
-
-def normalize_name(name: str) -> str:
-    """Normalize the name of a Python distribution (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +112,7 @@ def _versions(packages: Iterable[InstalledPackage]) -> dict[tuple[PackageKind, s
     found: dict[tuple[PackageKind, str], set[str]] = {}
     for package in packages:
         python = package.kind == "pip"
-        name = normalize_name(package.name) if python else package.name
+        name = canonicalize_name(package.name) if python else package.name
         version = _normal_version(package.version) if python else f"{package.version} {package.build}".strip()
         found.setdefault((package.kind, name), set()).add(version)
     return {key: frozenset(versions) for key, versions in found.items()}
@@ -143,12 +138,12 @@ def select_own_packages(contents: Contents, lock: Lock) -> tuple[InstalledPackag
 
     If they are installed in the base image's Python, the base's own packages are left out unless the lock lists them.
     """
-    names = {normalize_name(item.name) for item in lock.pip}
+    names = {canonicalize_name(item.name) for item in lock.pip}
     own = []
     for package in contents.packages:
         if package.kind not in ("conda", "pip"):
             continue
         ours = package.place == PREFIX or package.place.startswith(f"{PREFIX}/")
-        if ours or (lock.asked.place == "base" and package.kind == "pip" and normalize_name(package.name) in names):
+        if ours or (lock.asked.place == "base" and package.kind == "pip" and canonicalize_name(package.name) in names):
             own.append(package)
     return tuple(own)

@@ -8,7 +8,7 @@ from urllib.parse import quote, quote_plus, unquote
 
 from builder.model.secrets import MASK, QUERY, redact_tokens
 
-_SECRET_NAME = re.compile(r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|KEY|AUTH_CONFIG", re.IGNORECASE)
+_SECRET_PART = re.compile(r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|KEY|AUTH_CONFIG", re.IGNORECASE)
 # Names like those of secrets that are none: an identifier, or the place of the secret.
 _HARMLESS_NAME = re.compile(r"(_ID|_FILE|_PATH|_DIR|_SOCK|_TYPE|_BACKEND|_PROVIDER)$", re.IGNORECASE)
 _PROXY_NAME = re.compile(r"_proxy$", re.IGNORECASE)
@@ -42,7 +42,7 @@ class Mask:
 
 def _list_secrets(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
-        if _SECRET_NAME.search(name) and not _HARMLESS_NAME.search(name):
+        if _SECRET_PART.search(name) and not _HARMLESS_NAME.search(name):
             # A key may have several lines, and output comes line by line.
             for part in value.splitlines():
                 yield from _list_forms(part.strip(), shortest=_SHORTEST)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from builder.model.report import SmokeCheck
 from builder.model.text import to_dict, to_integer, to_list, to_number, to_numbers, to_text
+from builder.smoke.check_probe import format_cores
 
 Verdict = Literal["pass", "FAIL"]
 # Display order: first the properties of the machine, then its performance.
@@ -232,17 +233,6 @@ def format_device(value: object) -> str:
     return f"{name} ({architecture})" if name and architecture else name or to_text(device.get("type"), limit=40)
 
 
-def format_cores(cores: Iterable[int]) -> str:
-    """Format core numbers as ranges: 0-6,8."""
-    runs: list[list[int]] = []
-    for core in sorted(set(cores)):
-        if runs and core == runs[-1][1] + 1:
-            runs[-1][1] = core
-        else:
-            runs.append([core, core])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-
-
 def _world(value: Mapping[str, Any], ranks: tuple[Rank, ...]) -> int:
     named = (to_integer(value.get("world")), to_integer(to_dict(value.get("expected")).get("ranks")), len(ranks))
     return next((count for count in named if count is not None and count > 0), 1)
@@ -266,7 +256,7 @@ def _rank(item: Mapping[str, Any]) -> Rank:
         local_rank=to_integer(item.get("local_rank")),
         host=to_text(item.get("host"), limit=80),
         device=format_device(item.get("device")),
-        affinity=format_cores(cores) or to_text(item.get("affinity"), limit=80),
+        affinity=format_cores(sorted(set(cores)), most=len(cores)) or to_text(item.get("affinity"), limit=80),
         checksum=checksum[:12],
         seconds=read_seconds(item).get("total"),
         ended=ended,

@@ -103,17 +103,15 @@ def check_url(url: str, *, at: Location, schemes: tuple[str, ...]) -> None:
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise make_config_error(
-            "url-form", f"the address '{sanitize(url)}' cannot be read", at=at, fix="check it"
-        ) from None
+        fix = "check it"
+        raise make_config_error("url-form", f"the address '{sanitize(url)}' cannot be read", at=at, fix=fix) from None
     scheme = parts.scheme.lower()
     if scheme not in schemes:
         message = f"the address '{sanitize(url)}' begins with '{scheme}:'"
         raise make_config_error("url-scheme", message, at=at, fix=f"allowed: {', '.join(schemes)}")
     if not parts.hostname and scheme != "file":
-        raise make_config_error(
-            "url-form", f"the address '{sanitize(url)}' names no host", at=at, fix="write https://HOST/..."
-        )
+        fix = "write https://HOST/..."
+        raise make_config_error("url-form", f"the address '{sanitize(url)}' names no host", at=at, fix=fix)
 
 
 MAX_NUMBER = 1e15  # larger than any real time, size or rate
@@ -194,13 +192,13 @@ def to_dataclass(kind: type[T], value: Any, *, schema: int | None = None, what: 
             raise MismatchError(f"the {what} has schema {other}, this version reads {schema}", key="schema")
         table = {name: item for name, item in table.items() if name != "schema"}
     if more:
-        table = {name: item for name, item in table.items() if name in _fields(kind)}
+        table = {name: item for name, item in table.items() if name in _list_fields(kind)}
     decoded = _dataclass(kind, table, key="", what=what)
     assert isinstance(decoded, kind)
     return decoded
 
 
-def _fields(kind: Any) -> dict[str, Any]:
+def _list_fields(kind: Any) -> dict[str, Any]:
     return _shape(kind)[0]
 
 

@@ -54,10 +54,16 @@ class Decoder:
     def add_fault(
         self, code: str, message: str, *, line: int, key: str, fix: str, edit: tuple[str, str] | None = None
     ) -> None:
-        """Add a fault."""
         at = Location(file=self.file, line=line, key=key)
         change = make_edit(at, *edit) if edit else None
         self.findings.append(Finding(code=code, message=message, at=at, fix=fix, edit=change))
+
+    def add_wrong_type(
+        self, value: Value, expected: str, *, key: str, fix: str, edit: tuple[str, str] | None = None
+    ) -> None:
+        """Add the fault of a value that is not what is expected there."""
+        message = f"expected {expected}, found {describe(value)}"
+        self.add_fault("wrong-type", message, line=value.line, key=key, fix=fix, edit=edit)
 
     def decode(self, value: Value, kind: Any, *, key: str) -> Any:
         """Return the value as `kind`, or None with a fault in `findings`."""
@@ -77,40 +83,23 @@ class Decoder:
     def decode_table(self, value: Value, kind: type[T], *, key: str) -> T | None:
         """Decode a table into the dataclass `kind`; unknown, missing and faulty keys become faults."""
         if not isinstance(value, Table):
-            self.add_fault(
-                "wrong-type",
-                f"expected a table of keys, found {describe(value)}",
-                line=value.line,
-                key=key,
-                fix=self._format_known_keys(kind),
-            )
+            self.add_wrong_type(value, "a table of keys", key=key, fix=self._format_known_keys(kind))
             return None
         hints, fields = _read_fields(typing.cast("typing.Hashable", kind))
         before = len(self.findings)
         found: dict[str, Any] = {}
         for name, item in value.entries:
             if name.raw not in fields:
-                fix = suggest_name(name.raw, known=fields)
-                self.add_fault(
-                    "unknown-key",
-                    f"unknown key '{sanitize(name.raw)}'",
-                    line=name.line,
-                    key=f"{key}.{sanitize(name.raw)}".lstrip("."),
-                    fix=fix,
-                    edit=(name.raw, find_typo(name.raw, known=fields)),
-                )
+                shown, fix = sanitize(name.raw), suggest_name(name.raw, known=fields)
+                place, edit = f"{key}.{shown}".lstrip("."), (name.raw, find_typo(name.raw, known=fields))
+                self.add_fault("unknown-key", f"unknown key '{shown}'", line=name.line, key=place, fix=fix, edit=edit)
                 continue
             found[name.raw] = self.decode(item, hints[name.raw], key=f"{key}.{name.raw}".lstrip("."))
         for name_, field in fields.items():
             if _is_required(field) and name_ not in found:
                 where = f" in '{key}'" if key else ""
-                self.add_fault(
-                    "missing-key",
-                    f"the key '{name_}' is missing{where}",
-                    line=value.line,
-                    key=key,
-                    fix=f"add '{name_}:'",
-                )
+                message = f"the key '{name_}' is missing{where}"
+                self.add_fault("missing-key", message, line=value.line, key=key, fix=f"add '{name_}:'")
         return kind(**found) if len(self.findings) == before else None
 
     def _format_known_keys(self, kind: Any) -> str:
@@ -148,13 +137,7 @@ class Decoder:
         if not isinstance(value, Listing):
             if isinstance(value, Text) and value.kind == "null":
                 return ()
-            self.add_fault(
-                "wrong-type",
-                f"expected a list, found {describe(value)}",
-                line=value.line,
-                key=key,
-                fix="write one item a line, each after '- '",
-            )
+            self.add_wrong_type(value, "a list", key=key, fix="write one item a line, each after '- '")
             return ()
         return tuple(self.decode(item, kind, key=f"{key}[{index}]") for index, item in enumerate(value.items))
 
@@ -162,13 +145,7 @@ class Decoder:
         if not isinstance(value, Table):
             if isinstance(value, Text) and value.kind == "null":
                 return {}
-            self.add_fault(
-                "wrong-type",
-                f"expected a table of keys, found {describe(value)}",
-                line=value.line,
-                key=key,
-                fix="write it as 'KEY: value' lines",
-            )
+            self.add_wrong_type(value, "a table of keys", key=key, fix="write it as 'KEY: value' lines")
             return {}
         return {name.raw: self.decode(item, kind, key=f"{key}.{sanitize(name.raw)}") for name, item in value.entries}
 
@@ -186,9 +163,7 @@ class Decoder:
                     return found
             except ValueError:
                 pass
-        self.add_fault(
-            "wrong-type", f"expected {noun}, found {describe(value)}", line=value.line, key=key, fix=f"write {noun}"
-        )
+        self.add_wrong_type(value, noun, key=key, fix=f"write {noun}")
         return None
 
     def _decode_string(self, value: Value, *, key: str) -> str | None:
@@ -200,18 +175,11 @@ class Decoder:
             fix = f'put quotes round it: {key.rpartition(".")[2] or "key"}: "{sanitize(value.raw)}"'
         else:
             fix = "write a text"
-        message = f"expected text, found {describe(value)}"
-        self.add_fault("wrong-type", message, line=value.line, key=key, fix=fix, edit=edit)
+        self.add_wrong_type(value, "text", key=key, fix=fix, edit=edit)
         return None
 
     def _decode_boolean(self, value: Value, *, key: str) -> bool | None:
         if isinstance(value, Text) and value.kind == "bool":
             return value.raw.lower() in ("true", "yes", "on")
-        self.add_fault(
-            "wrong-type",
-            f"expected true or false, found {describe(value)}",
-            line=value.line,
-            key=key,
-            fix="write true or false",
-        )
+        self.add_wrong_type(value, "true or false", key=key, fix="write true or false")
         return None

@@ -97,11 +97,6 @@ class EnvironmentReader:
     def _add_fault(self, error: ConfigError) -> None:
         self.decoder.findings.extend(error.findings)
 
-    def _record_fault(
-        self, code: str, message: str, *, line: int, key: str, fix: str, edit: tuple[str, str] | None = None
-    ) -> None:
-        self.decoder.add_fault(code, message, line=line, key=key, fix=fix, edit=edit)
-
     def _parse_tree(self, text: str) -> Table:
         tree = parse_yaml(text, file=self.file, faults=self.decoder.findings)
         if tree is None or (isinstance(tree, Text) and tree.kind == "null"):
@@ -130,18 +125,17 @@ class EnvironmentReader:
                 self._add_fault(make_config_error("unknown-key", message, at=at, fix=fix, edit=exact))
                 continue
             key = sanitize(name.raw)
-            self._record_fault("unknown-key", f"unknown key '{key}'", line=name.line, key=key, fix=fix, edit=edit)
+            self.decoder.add_fault("unknown-key", f"unknown key '{key}'", line=name.line, key=key, fix=fix, edit=edit)
 
     def _name(self, value: Value | None) -> str:
         if value is None or (isinstance(value, Text) and value.kind == "null"):
             return name_from(self.path.stem)
         if not isinstance(value, Text):
-            message = f"expected a name, found {describe(value)}"
-            self._record_fault("wrong-type", message, line=value.line, key="name", fix="write one word")
+            self.decoder.add_wrong_type(value, "a name", key="name", fix="write one word")
         elif not NAME.fullmatch(value.raw) or len(value.raw) > NAME_LIMIT:
             message = f"'{sanitize(value.raw)}' cannot be the name of an image"
             fix = "use letters, digits and _.+- only, at most 100"
-            self._record_fault("recipe-name", message, line=value.line, key="name", fix=fix)
+            self.decoder.add_fault("recipe-name", message, line=value.line, key="name", fix=fix)
         else:
             return value.raw
         return ""
@@ -150,18 +144,15 @@ class EnvironmentReader:
         if value is None or (isinstance(value, Text) and value.kind == "null"):
             return ()
         if isinstance(value, Table):
-            message = f"expected a list of channels, found {describe(value)}"
-            self._record_fault(
-                "wrong-type", message, line=value.line, key="channels", fix="write '- conda-forge' lines"
-            )
+            self.decoder.add_wrong_type(value, "a list of channels", key="channels", fix="write '- conda-forge' lines")
             return ()
         found: list[str] = []
         single = isinstance(value, Text)
         for index, item in enumerate(value.items if isinstance(value, Listing) else (value,)):
             key = "channels" if single else f"channels[{index}]"
             if not isinstance(item, Text) or item.kind in ("null", "bool"):
-                message = f"expected the name of a channel, found {describe(item)}"
-                self._record_fault("wrong-type", message, line=item.line, key=key, fix="write e.g. '- conda-forge'")
+                fix = "write e.g. '- conda-forge'"
+                self.decoder.add_wrong_type(item, "the name of a channel", key=key, fix=fix)
                 continue
             try:
                 check_channel(item.raw, at=Location(file=self.file, line=item.line, key=key))
@@ -175,9 +166,8 @@ class EnvironmentReader:
         if value is None or (isinstance(value, Text) and value.kind == "null"):
             return (), ()
         if not isinstance(value, Listing):
-            message = f"expected a list of packages, found {describe(value)}"
             fix = "write one package a line, each after '- '"
-            self._record_fault("wrong-type", message, line=value.line, key="dependencies", fix=fix)
+            self.decoder.add_wrong_type(value, "a list of packages", key="dependencies", fix=fix)
             return (), ()
         specs: list[CondaSpec] = []
         ats: list[Location] = []
@@ -210,9 +200,8 @@ class EnvironmentReader:
 
     def _read_conda(self, item: Text, *, at: Location) -> CondaSpec:
         if item.kind == "null":
-            raise make_config_error(
-                "conda-empty", "a dependency is empty", at=at, fix="remove the '-'", edit=make_edit(at, "-")
-            )
+            fix = "remove the '-'"
+            raise make_config_error("conda-empty", "a dependency is empty", at=at, fix=fix, edit=make_edit(at, "-"))
         if item.kind != "text":
             message = f"expected a package, found {describe(item)}"
             example = f"- python={item.raw}" if item.kind == "number" else "- python=3.12"
@@ -255,16 +244,14 @@ class EnvironmentReader:
         if isinstance(value, Text) and value.kind == "null":
             return
         if not isinstance(value, Listing):
-            message = f"expected a list of packages for pip, found {describe(value)}"
             fix = "write one package a line below 'pip:', each after '- '"
-            self._record_fault("wrong-type", message, line=value.line, key="dependencies.pip", fix=fix)
+            self.decoder.add_wrong_type(value, "a list of packages for pip", key="dependencies.pip", fix=fix)
             return
         for index, item in enumerate(value.items):
             key = f"dependencies.pip[{index}]"
             if not isinstance(item, Text) or item.kind != "text":
-                message = f"expected a package for pip, found {describe(item)}"
                 fix = "write NAME==VERSION, e.g. '- numpy==1.26.4'"
-                self._record_fault("wrong-type", message, line=item.line, key=key, fix=fix)
+                self.decoder.add_wrong_type(item, "a package for pip", key=key, fix=fix)
                 continue
             at = Location(file=self.file, line=item.line, key=key)
             self.reader.add_text(item.raw, at=at, base=self.path.parent)

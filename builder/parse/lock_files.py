@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -77,9 +77,8 @@ def read_index(path: Path) -> LockIndex | None:
     if index is None or decoder.findings:
         raise ConfigError(*(decoder.findings or [_make_fault(path, "the lock is empty")]))
     if index.lock != SCHEMA:
-        raise ConfigError(
-            _make_fault(path, f"the lock has format '{sanitize(index.lock)}', this version reads {SCHEMA}", key="lock")
-        )
+        message = f"the lock has format '{sanitize(index.lock)}', this version reads {SCHEMA}"
+        raise ConfigError(_make_fault(path, message, key="lock"))
     for name in index.sites:
         if not SITE.fullmatch(name):
             raise ConfigError(_make_fault(path, "a site of the lock has no plain name", key="sites"))
@@ -174,6 +173,19 @@ def read_conda(text: str, *, file: Path) -> tuple[CondaPackage, ...]:
     return tuple(sorted(found, key=lambda package: package.name))
 
 
+def _find_address_fault(url: str, words: Sequence[str], *, sha256: str) -> str:
+    """What is wrong with the address of a conda package, "" for nothing; `words` end with its subdir and file."""
+    if not URL.fullmatch(url) or not all(PART.fullmatch(part) for part in words) or not HEX.fullmatch(sha256):
+        return "a package of the lock has no plain address, or no sha256"
+    subdir, name = words[-2:]
+    whole = not url.lower().startswith("file:") or url[:8] == "file:///"
+    if is_misleading(url) or "%" in subdir or not PART.fullmatch(unquote(name)) or not whole:
+        return "an address of the lock holds what is another path or line when read"
+    if "?" in url or find_address_secret(url):
+        return "an address of the lock has credentials in it"
+    return ""
+
+
 def _read_conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
     entry = item if isinstance(item, Table) else Table(entries=(), line=item.line)
 
@@ -187,21 +199,8 @@ def _read_conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
     name, version, build = ("", "", *stem.rsplit("-", 2))[-3:]
     words = [word("name") or name, word("version") or version, word("build") or build]
     words += [word("subdir") or url.rpartition("/")[0].rpartition("/")[2], url.rpartition("/")[2]]
-    plain = URL.fullmatch(url) and all(PART.fullmatch(part) for part in words)
-    if not plain or not HEX.fullmatch(word("sha256")):
-        raise ConfigError(_make_fault(file, "a package of the lock has no plain address, or no sha256", key=key))
-    local = url.lower().startswith("file:")
-    if (
-        is_misleading(url)
-        or "%" in words[3]
-        or not PART.fullmatch(unquote(words[4]))
-        or (local and url[:8] != "file:///")
-    ):
-        raise ConfigError(
-            _make_fault(file, "an address of the lock holds what is another path or line when read", key=key)
-        )
-    if "?" in url or find_address_secret(url):
-        raise ConfigError(_make_fault(file, "an address of the lock has credentials in it", key=key))
+    if fault := _find_address_fault(url, words, sha256=word("sha256")):
+        raise ConfigError(_make_fault(file, fault, key=key))
     depends = entry.get("depends")
     return CondaPackage(
         name=words[0],

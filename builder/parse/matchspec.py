@@ -129,9 +129,8 @@ def _split_name(body: str, *, whole: str, at: Location) -> tuple[str, str]:
     if ":" in name:
         message = f"'{sanitize(name)}' has one colon between channel and package"
         right = name.replace(":", "::")
-        raise make_config_error(
-            "conda-name", message, at=at, fix=f"write two: '{sanitize(right)}'", edit=make_edit(at, name, right)
-        )
+        fix = f"write two: '{sanitize(right)}'"
+        raise make_config_error("conda-name", message, at=at, fix=fix, edit=make_edit(at, name, right))
     if not NAME.fullmatch(name):
         message = f"'{sanitize(whole)}' names no package" if not name else f"'{sanitize(name)}' is not a package name"
         raise make_config_error("conda-name", message, at=at, fix=EXAMPLE)
@@ -160,9 +159,8 @@ def _split_build(rest: str, *, whole: str, at: Location) -> tuple[str, str]:
         build = match[2] if not build else f"{match[2]} {build}"
     if match and not build:
         message = f"'{sanitize(whole)}' ends where a build string is expected"
-        raise make_config_error(
-            "conda-build", message, at=at, fix="write NAME=VERSION=BUILD, or leave the last '=' out"
-        )
+        fix = "write NAME=VERSION=BUILD, or leave the last '=' out"
+        raise make_config_error("conda-build", message, at=at, fix=fix)
     if (match or more) and not BUILD.fullmatch(build):
         message = f"'{sanitize(build)}' in '{sanitize(whole)}' is not a build string"
         raise make_config_error("conda-build", message, at=at, fix="write NAME=VERSION=BUILD, or leave the build out")
@@ -178,9 +176,8 @@ def _parse_version(version: str, *, whole: str, at: Location, exact: bool = Fals
             f"'{sanitize(version)}' in '{sanitize(whole)}' has a comma between its numbers: no version is all of them"
         )
         right = version.replace(",", ".")
-        raise make_config_error(
-            "conda-version", message, at=at, fix=f"write '{right}'", edit=make_edit(at, version, right)
-        )
+        fix = f"write '{right}'"
+        raise make_config_error("conda-version", message, at=at, fix=fix, edit=make_edit(at, version, right))
     parts = []
     for part in re.split(r"([,|])", version):
         if part in (",", "|"):
@@ -244,9 +241,8 @@ def _parse_fields(bracket: str, *, whole: str, at: Location) -> dict[str, str]:
                 edit=make_edit(at, key, find_typo(key, known=FIELDS)),
             )
         if key in found:
-            raise make_config_error(
-                "conda-field", f"'{key}' occurs twice in '{sanitize(whole)}'", at=at, fix="keep one of them"
-            )
+            fix = "keep one of them"
+            raise make_config_error("conda-field", f"'{key}' occurs twice in '{sanitize(whole)}'", at=at, fix=fix)
         found[key] = value
         position = match.end()
     return found

@@ -112,6 +112,5 @@ def _quote_text(value: str) -> str:
 
 
 def _make_fault(file: Path, message: str) -> Finding:
-    return Finding(
-        code="lock-faulty", message=message, at=Location(file=str(file)), fix="run `recipe lock SITE ENV` again"
-    )
+    fix = "run `recipe lock SITE ENV` again"
+    return Finding(code="lock-faulty", message=message, at=Location(file=str(file)), fix=fix)

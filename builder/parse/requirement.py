@@ -60,9 +60,8 @@ def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Location) 
     )
 
 
-def _make_error(body: str, *, at: Location) -> ConfigError:
-    """Say what a line that PEP 508 refuses looks like."""
-    quoted = f"'{sanitize(body)}'"
+def _make_version_error(body: str, quoted: str, *, at: Location) -> ConfigError | None:
+    """The error for a name and a version without an operator of pip between them."""
     single = re.fullmatch(r"([A-Za-z0-9._-]+)\s*=\s*([A-Za-z0-9.*+]+)(=\S+)?", body)
     if single:
         right = f"{single[1]}=={single[2]}"
@@ -74,6 +73,14 @@ def _make_error(body: str, *, at: Location) -> ConfigError:
         right = f"{spaced[1]}=={spaced[2]}"
         message = f"{quoted} has no operator before the version"
         return make_config_error("pip-form", message, at=at, fix=f"write '{right}'", edit=make_edit(at, body, right))
+    return None
+
+
+def _make_error(body: str, *, at: Location) -> ConfigError:
+    """Say what a line that PEP 508 refuses looks like."""
+    quoted = f"'{sanitize(body)}'"
+    if error := _make_version_error(body, quoted, at=at):
+        return error
     if re.match(r"(?:name|channels|dependencies)\s*:", body):
         fix = "give the file the ending .yml"
         return make_config_error("pip-form", f"{quoted} is a line of a conda environment file", at=at, fix=fix)
@@ -83,9 +90,8 @@ def _make_error(body: str, *, at: Location) -> ConfigError:
             message = f"'{wrong}' in {quoted} is not an operator"
             return make_config_error("pip-form", message, at=at, fix=f"write '{wrong[1]}='", edit=edit)
     if "::" in body:
-        return make_config_error(
-            "pip-form", f"{quoted} names a conda channel", at=at, fix="move it out of the pip list"
-        )
+        fix = "move it out of the pip list"
+        return make_config_error("pip-form", f"{quoted} names a conda channel", at=at, fix=fix)
     if "$" in body or "{" in body or "`" in body:
         fix = "write the plain name and version: a recipe has no variables"
         return make_config_error("pip-character", f"{quoted} holds a variable or a template", at=at, fix=fix)
@@ -95,15 +101,13 @@ def _make_error(body: str, *, at: Location) -> ConfigError:
         fix = f"begin '- {second}' in the column of '- {first}', below '- pip:'"
         return make_config_error("pip-form", message, at=at, fix=fix)
     if len(re.findall(r"[A-Za-z0-9._-]+", body)) > 1 and re.fullmatch(r"[A-Za-z0-9._\s-]+", body):
-        return make_config_error(
-            "pip-form", f"{quoted} is more than one package", at=at, fix="write one package a line"
-        )
+        fix = "write one package a line"
+        return make_config_error("pip-form", f"{quoted} is more than one package", at=at, fix=fix)
     before, semicolon, marker = body.partition(";")
     if semicolon and re.fullmatch(r"[A-Za-z0-9._\[\],<>=!~*+\s-]+", before):
         fix = "write it as in 'numpy ; python_version < \"3.12\"'"
-        return make_config_error(
-            "pip-marker", f"the marker '{sanitize(marker.strip())}' is not understood", at=at, fix=fix
-        )
+        message = f"the marker '{sanitize(marker.strip())}' is not understood"
+        return make_config_error("pip-marker", message, at=at, fix=fix)
     return make_config_error("pip-form", f"{quoted} is not a requirement that pip can read", at=at, fix=EXAMPLE)
 
 
@@ -162,9 +166,8 @@ def check_path(path: str, *, at: Location) -> None:
         raise make_config_error("pip-path", message, at=at, fix="use letters, digits and ._/+@,=~- only")
     if path.startswith("~"):
         message = f"'{sanitize(path)}' depends on who reads it"
-        raise make_config_error(
-            "pip-path", message, at=at, fix="write the path from the recipe's folder, or the full one"
-        )
+        fix = "write the path from the recipe's folder, or the full one"
+        raise make_config_error("pip-path", message, at=at, fix=fix)
 
 
 def check_exists(path: str, *, folder: Path, at: Location, package: bool = True) -> None:

@@ -79,9 +79,8 @@ def parse_line(text: str, *, at: Location) -> PipRequirement | tuple[Option, ...
         message = f"'{sanitize(text)}' is longer than {LINE_LIMIT} characters"
         raise make_config_error("pip-long", message, at=at, fix="write one package a line")
     if CONTROL.search(text.replace("\t", " ")):
-        raise make_config_error(
-            "pip-character", f"'{sanitize(text)}' holds a control character", at=at, fix="remove it"
-        )
+        fix = "remove it"
+        raise make_config_error("pip-character", f"'{sanitize(text)}' holds a control character", at=at, fix=fix)
     if "\\" in text:
         message = f"'{sanitize(text)}' holds a backslash"
         raise make_config_error("pip-character", message, at=at, fix="write paths with '/'; '\\' may only end a line")
@@ -100,9 +99,8 @@ def _split_words(text: str, *, at: Location) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:
-        raise make_config_error(
-            "pip-quote", f"a quote in '{sanitize(text)}' is never closed", at=at, fix="close it"
-        ) from None
+        fix = "close it"
+        raise make_config_error("pip-quote", f"a quote in '{sanitize(text)}' is never closed", at=at, fix=fix) from None
 
 
 def _parse_options(text: str, *, at: Location) -> tuple[Option, ...]:
@@ -131,9 +129,8 @@ def _parse_options(text: str, *, at: Location) -> tuple[Option, ...]:
         if not equals:
             value = words.pop(0) if words else ""
         if not value or value.startswith("--"):
-            raise make_config_error(
-                "pip-option", f"the option '--{name}' has no value", at=at, fix="write the value after it"
-            )
+            fix = "write the value after it"
+            raise make_config_error("pip-option", f"the option '--{name}' has no value", at=at, fix=fix)
         _check_value(name, value, at=at)
         found.append(Option(name=name, value=value))
     return tuple(found)
@@ -181,9 +178,8 @@ def _check_value(name: str, value: str, *, at: Location) -> None:
         words = value.split(",")
         if not all(word in (":all:", ":none:") or NAME.fullmatch(word) for word in words):
             message = f"'{sanitize(value)}' is not a list of packages"
-            raise make_config_error(
-                "pip-value", message, at=at, fix="write ':all:', ':none:' or NAME,NAME without spaces"
-            )
+            fix = "write ':all:', ':none:' or NAME,NAME without spaces"
+            raise make_config_error("pip-value", message, at=at, fix=fix)
 
 
 def _parse_hashes(text: str, *, at: Location) -> tuple[str, ...]:
@@ -201,9 +197,8 @@ def _parse_hashes(text: str, *, at: Location) -> tuple[str, ...]:
                 fix = "write it in a line of its own"
             else:
                 fix = suggest_name(name, known=("--hash",), noun="known here")
-            raise make_config_error(
-                "pip-option", f"the option '{sanitize(name)}' cannot stand behind a package", at=at, fix=fix
-            )
+            message = f"the option '{sanitize(name)}' cannot stand behind a package"
+            raise make_config_error("pip-option", message, at=at, fix=fix)
         value = value if equals else (words.pop(0) if words else "")
         if not HASH.fullmatch(value):
             message = f"'{sanitize(value)}' is not a hash that pip takes"

@@ -31,7 +31,7 @@ def check_secrets(tree: Table, *, decoder: Decoder) -> None:
             kind = "command" if key.startswith("container.run[") else "value"
             if has_token(label):
                 decoder.add_fault(
-                    "secret", "a name looks like a token", line=item.line, key=_get_parent_key(key), fix=FIX
+                    "secret", "a name looks like a token", line=item.line, key=key.rpartition(".")[0], fix=FIX
                 )
             if kind == "command":
                 found, fix = find_command_secret(item.raw), BUILD_FIX
@@ -42,10 +42,6 @@ def check_secrets(tree: Table, *, decoder: Decoder) -> None:
             if found:
                 message = f"the {kind} holds {found}, and it would be in the image"
                 decoder.add_fault("secret", message, line=item.line, key=sanitize(key), fix=fix)
-
-
-def _get_parent_key(key: str) -> str:
-    return key.rpartition(".")[0]
 
 
 def _list_texts(value: Value, key: str, label: str = "") -> Iterator[tuple[str, str, Text]]:

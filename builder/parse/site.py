@@ -9,13 +9,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from builder.model.bundled import find_data_folder
 from builder.model.finding import ConfigError, Finding, Location, suggest_name
 from builder.model.site import Site
 from builder.model.text import sanitize
 from builder.parse.decoder import Decoder, find_key_type
 from builder.parse.site_rules import check_site
 from builder.parse.yaml import Listing, Table, Text, Value, parse_yaml, read_text
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def find_data_folder(name: str) -> Path:
+    """Return the folder of "recipes" or "sites"."""
+    inside = PACKAGE / "data" / name
+    return inside if inside.is_dir() else PACKAGE.parent / name
+
 
 BUNDLED = find_data_folder("sites")
 _HOSTS = re.compile(r"^hostnames: \[(.*)\]$", re.MULTILINE)

@@ -70,7 +70,6 @@ class Table:
     line: int
 
     def get(self, key: str) -> Value | None:
-        """Return the value of a key, None when absent."""
         return next((value for name, value in self.entries if name.raw == key), None)
 
     def get_line(self, key: str) -> int:
@@ -124,9 +123,8 @@ def read_text(
         raise fault("file-missing", f"the {what} '{name}' does not exist", _missing(path, at=at)) from None
     except BoundsError:
         size = f"{limit // 1024**2} MiB"
-        raise fault(
-            "file-large", f"the {what} '{name}' is larger than {size}", f"this is hardly a {what}: check it"
-        ) from None
+        message = f"the {what} '{name}' is larger than {size}"
+        raise fault("file-large", message, f"this is hardly a {what}: check it") from None
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         fix = f"`chmod u+r {shlex.quote(name)}` where it is your own, else ask its owner for the right to read it"
@@ -257,9 +255,8 @@ def _make_syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -
         return Finding(code="yaml-documents", message=message, at=at, fix=fix)
     if "undefined alias" in str(error.problem):
         message = str(error.problem).replace("found ", "").replace('"', "'")
-        return Finding(
-            code="yaml-alias", message=f"{message} (a word that starts with *)", at=at, fix="put quotes round it"
-        )
+        fix = "put quotes round it"
+        return Finding(code="yaml-alias", message=f"{message} (a word that starts with *)", at=at, fix=fix)
     if "quoted scalar" in str(error.context) and "end of stream" in str(error.problem) and error.context_mark:
         opened = error.context_mark
         quote = text[opened.index] if opened.index < len(text) else "'"
@@ -267,9 +264,8 @@ def _make_syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -
         fix = f"close it with {quote} at the end of the line, or remove it"
         return Finding(code="yaml-quote", message=message, at=Location(file=file, line=opened.line + 1), fix=fix)
     problem = (error.problem or error.context or "it cannot be parsed").replace("\n", " ")
-    return Finding(
-        code="yaml-syntax", message=f"this is not YAML: {problem}", at=at, fix="check quotes, colons and indentation"
-    )
+    fix = "check quotes, colons and indentation"
+    return Finding(code="yaml-syntax", message=f"this is not YAML: {problem}", at=at, fix=fix)
 
 
 def _refuse_bombs(text: str, *, file: str, nodes: int) -> None:
@@ -278,17 +274,15 @@ def _refuse_bombs(text: str, *, file: str, nodes: int) -> None:
     It also compares each directive with all before it, and needs half a kilobyte for every node.
     """
     if text.count("\n%") > DIRECTIVE_LIMIT:
-        raise ConfigError(
-            _make_bomb_finding(f"the file holds more than {DIRECTIVE_LIMIT} YAML directives", file, "remove them")
-        )
+        message = f"the file holds more than {DIRECTIVE_LIMIT} YAML directives"
+        raise ConfigError(_make_bomb_finding(message, file, "remove them"))
     depth = count = 0
     for event in yaml.parse(text, Loader=Loader):
         count += isinstance(event, yaml.NodeEvent)
         if count > nodes:
             line = event.start_mark.line + 1 if event.start_mark else None
-            raise ConfigError(
-                _make_bomb_finding(f"the file holds more than {nodes} values", file, "write less into it", line=line)
-            )
+            message = f"the file holds more than {nodes} values"
+            raise ConfigError(_make_bomb_finding(message, file, "write less into it", line=line))
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             depth += 1
             if depth > DEPTH_LIMIT:

@@ -15,9 +15,8 @@ from tempfile import TemporaryDirectory
 from builder.compile.arrays import MAX_TASKS, ArrayTask, make_array_plan
 from builder.execute.build_options import ExecutionOptions, Signals
 from builder.execute.execution import LocalPrefix
-from builder.execute.executor import StepBatch, run_local_steps, select_steps
-from builder.execute.parallel import MultiProgress
-from builder.execute.progress import Progress
+from builder.execute.plan_executor import StepBatch, run_local_steps, select_steps
+from builder.execute.progress import MultiProgress, Progress
 from builder.execute.reproduction import list_rebuild_steps
 from builder.inspect.origin import find_origin
 from builder.model.finding import BuilderError
@@ -39,11 +38,19 @@ from builder.pipeline.request import (
 )
 from builder.slurm.client import Slurm
 from builder.slurm.job_overrides import read_overrides
-from builder.slurm.ledger import Kind, Ledger, forget_command, forget_ledger, keep_command, read_ledger
+from builder.slurm.ledger import (
+    Kind,
+    Ledger,
+    forget_command,
+    forget_ledger,
+    keep_command,
+    list_open_jobs,
+    read_ledger,
+)
 from builder.slurm.monitor import Monitor
 from builder.slurm.status import ListedPlan, write_plan_list
 from builder.slurm.submit import Steps, SubmitOptions, Task, check_jobs, select_tasks, split_steps, submit
-from builder.slurm.submitted_jobs import describe_interrupt, finish, list_open_jobs, prepare_again
+from builder.slurm.submitted_jobs import describe_interrupt, finish, prepare_again
 from builder.system.process import find_program
 
 
@@ -195,7 +202,6 @@ def submit_plans(
 
 
 def _select_tasks(plans: Iterable[Submission | Task], batch: SubmitOptions, arrays: Arrays | None) -> SubmitOptions:
-    """For the tasks of these plans, where they are tasks of arrays."""
     return select_tasks(batch, [plan.number for plan in plans], most=arrays.most) if arrays else batch
 
 
@@ -346,7 +352,7 @@ def follow(
     ended = run_together(tasks, images=images, display=display, parallel=len(tasks))
     if ended.stop is None:
         return ended
-    left = [job for folder in folders.values() for job in list_open_jobs(folder)]
+    left = [job for folder in folders.values() for job in list_open_jobs(read_ledger(folder), folder)]
     if cancel:
         slurm.cancel(left)
     ended.stop.message = describe_interrupt(left, place=place, cancelled=cancel)
@@ -376,6 +382,5 @@ def _make_arrays(builds: Builds, *, place: Path, most: int | None) -> Arrays | N
 
 
 def group_by_site(builds: Mapping[str, Build]) -> dict[str, Builds]:
-    """The builds of each site."""
     names = dict.fromkeys(build.site.name for build in builds.values())
     return {site: {name: build for name, build in builds.items() if build.site.name == site} for site in names}

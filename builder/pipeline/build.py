@@ -20,7 +20,7 @@ def build(request: BuildRequest, *, ui: UI) -> Outcomes:
     for name, found in builds.items():
         ui.report_plan(name, found)
     if request.dry_run:
-        return Outcomes(outcomes=refused | _try(builds, request, ui))
+        return Outcomes(outcomes=refused | _look_at(builds, request, ui))
     if request.output is not None and not request.single:
         make_folder(request.output)
     ended = _run(builds, request, ui)  # each is prepared, and runs, where it runs
@@ -38,7 +38,7 @@ def _run(builds: Builds, request: BuildRequest, ui: UI) -> Outcomes:
     return run_jobs(builds, request=request, ui=ui)
 
 
-def _try(builds: Builds, request: BuildRequest, ui: UI) -> dict[str, Outcome]:
+def _look_at(builds: Builds, request: BuildRequest, ui: UI) -> dict[str, Outcome]:
     """Look at what each build needs, ask Slurm about its jobs, and describe those that could begin."""
     refused = {}
     for name, found in builds.items():

@@ -8,15 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from builder.execute.build_options import SignalInterrupt
-from builder.execute.executor import execute, reproduce
-from builder.execute.parallel import (
-    CancellableProgress,
-    CancelToken,
-    MultiProgress,
-    ParallelRunner,
-    choose_parallelism,
-)
-from builder.execute.progress import Progress
+from builder.execute.parallel import CancelToken, ParallelRunner, choose_parallelism, make_cancellable
+from builder.execute.plan_executor import execute, reproduce
+from builder.execute.progress import MultiProgress, Progress
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError
 from builder.model.report import Report
@@ -68,7 +62,7 @@ def run_together(
 
     def run(name: str, task: Callable[[Progress], Report | None]) -> Outcome:
         try:
-            report = task(CancellableProgress(display.get_progress(name), halt=halt))
+            report = task(make_cancellable(display.get_progress(name), halt=halt))
         except BuilderError as error:
             return make_failure(name, error)
         if report is None:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.docker_daemon import check_docker
-from builder.execute.executor import StepBatch, check_local_needs, choose_steps, select_steps
 from builder.execute.folder_lock import check_unlocked, lock_folder
 from builder.execute.machine import check_base_here, check_machine, check_sbatch
+from builder.execute.plan_executor import StepBatch, check_local_needs, choose_steps, select_steps
 from builder.execute.plan_folder import check_copies, check_plan_folder, lock_plan_folder
-from builder.execute.preflight import check_entered, check_output_folder, is_login_node
+from builder.execute.preflight import check_output_folder, check_output_reachable, is_login_node
 from builder.execute.progress import QuietProgress
+from builder.execute.report_file import explain_not_current, find_current_result
 from builder.execute.signature import find_signer, is_signed
-from builder.execute.up_to_date import explain_not_current, find_current_result
 from builder.execute.written_files import is_plan_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
@@ -48,7 +48,6 @@ class PreparedBuild:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All of them, in order."""
         return (*self.here, *self.jobs)
 
 
@@ -97,7 +96,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
 
     A dry run looks; a build keeps a plan folder that exists `held` from then on.
     """
-    check_entered(build.image)
+    check_output_reachable(build.image)
     plan, options, image = build.plan, request.options, build.image
     folder, refusals = build.folder.resolve(), Refusals()
     # Where the image of jobs is a link, what it leads to is looked up when the image is put there.
@@ -105,21 +104,14 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
     with refusals.collect():
         check_own_inputs(build, request=request)
     _check_place(build, request=request, refusals=refusals)
-    if not (options.force or options.start or refusals.errors):
-        done = find_current_result(
-            plan, folder=folder, output=image, recipe_folder=build.home, no_smoke=options.no_smoke
-        )
-        if done is not None and (not options.sign or is_signed(image)):
-            return PreparedBuild(build=build, folder=folder, output=output, done=done)
+    if not refusals.errors and (done := _find_done(build, options=options, folder=folder)):
+        return PreparedBuild(build=build, folder=folder, output=output, done=done)
     with refusals.collect():
         if options.sign:
             find_signer(plan, environment=options.environment)
         check_output_folder(output, makes=build.makes_folder)
     with refusals.collect(needed=True):
-        if held is not None and is_plan_folder(folder):
-            held.enter_context(lock_folder(folder))  # what is looked at here stays so
-        else:
-            check_unlocked(folder)
+        _keep_others_out(folder, held=held)
         check_jobs_ended(folder, environment=options.environment)
         _, steps = choose_steps(plan, options)
     with refusals.collect():
@@ -130,13 +122,10 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
         check_plan_folder(plan, build.folder, recipe_folder=build.home, force=options.force)
         check_copies(plan, recipe_folder=build.home)
     with refusals.collect(needed=True):
-        here, jobs = _split(plan, steps, folder=folder, request=request)
+        here, jobs = _split_here_and_jobs(plan, steps, folder=folder, request=request)
         # Of a machine that lacks something one word is enough.
         if not any(isinstance(error, ToolError) for error in refusals.errors):
-            work = StepBatch(
-                plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress()
-            )
-            _check_machine_needs(build, work=work, steps=steps, request=request)
+            _check_machine_needs(build, here=here, steps=steps, output=output, request=request)
     if refusals.errors:
         raise refusals.merge()
     return PreparedBuild(build=build, folder=folder, output=output, here=here, jobs=jobs)
@@ -148,19 +137,43 @@ def check_base_file(build: Build, *, environment: Mapping[str, str]) -> None:
         check_base_here(build.site, build.plan, at=build.base_at, environment=environment)
 
 
-def _check_machine_needs(build: Build, *, work: StepBatch, steps: tuple[Step, ...], request: BuildRequest) -> None:
-    """Refuse what this machine cannot do; of all `steps` those of `work` run here."""
-    environment = work.options.environment
+def _find_done(build: Build, *, options: ExecutionOptions, folder: Path) -> str:
+    """What says that the image of this very plan is there already, "" where it is not or is to be made again."""
+    if options.force or options.start:
+        return ""
+    done = find_current_result(
+        build.plan, folder=folder, output=build.image, recipe_folder=build.home, no_smoke=options.no_smoke
+    )
+    return done if done and (not options.sign or is_signed(build.image)) else ""
+
+
+def _keep_others_out(folder: Path, *, held: ExitStack | None) -> None:
+    """Lock a plan folder that exists, so that what is looked at stays so; a dry run only looks at its lock."""
+    if held is not None and is_plan_folder(folder):
+        held.enter_context(lock_folder(folder))
+    else:
+        check_unlocked(folder)
+
+
+def _check_machine_needs(
+    build: Build, *, here: tuple[Step, ...], steps: tuple[Step, ...], output: Path, request: BuildRequest
+) -> None:
+    """Refuse what this machine cannot do; of all `steps` those of `here` run on it."""
+    environment = request.options.environment
     check_machine(
-        build.site, build.plan, steps=steps, here=work.steps, environment=environment, recipe=build.recipe.file,
+        build.site, build.plan, steps=steps, here=here, environment=environment, recipe=build.recipe.file,
         base_at=build.base_at, sure=request.here,
     )  # fmt: skip
-    if work.steps:
+    if here:
+        work = StepBatch(
+            plan=build.plan, steps=here, folder=build.folder.resolve(), output=output, options=request.options,
+            progress=QuietProgress(),
+        )  # fmt: skip
         try:
             check_local_needs(work)
         except ToolError as error:
             raise ToolError(*(_name_other_backend(finding, build) for finding in error.findings)) from None
-        check_docker(tuple(work.steps), environment=environment)
+        check_docker(here, environment=environment)
 
 
 class Refusals:
@@ -180,7 +193,6 @@ class Refusals:
                 raise self.merge() from None
 
     def merge(self) -> BuilderError:
-        """All errors as one."""
         first, *others = self.errors
         more = [finding for error in others for finding in error.findings]
         if any(finding.code == "output-input" for finding in first.findings):  # it says more of the same output
@@ -196,7 +208,7 @@ def _name_other_backend(finding: Finding, build: Build) -> Finding:
     return replace(finding, fix=f"{finding.fix}; or leave `--backend {wanted}` out to build with {first}")
 
 
-def _split(
+def _split_here_and_jobs(
     plan: Plan, steps: tuple[Step, ...], *, folder: Path, request: BuildRequest
 ) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     if not request.slurm.submit:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from builder.execute.build_options import ExecutionOptions, SignalInterrupt
-from builder.execute.parallel import MultiProgress
+from builder.execute.progress import MultiProgress
 from builder.model.finding import BuilderError, Finding, Location
 from builder.model.plan import Plan, Step
 from builder.model.recipe import Recipe
@@ -136,8 +136,8 @@ class UI(Protocol):
     def report(self, name: str, report: Report) -> None:
         """A build ended with a report, which may be of a failure."""
 
-    def choose_display(self, names: Sequence[str], *, live: bool = True) -> MultiProgress:
-        """The display of builds that run here; plain lines unless `live`."""
+    def choose_display(self, names: Sequence[str]) -> MultiProgress:
+        """The display of builds that run here."""
 
 
 Tell = Callable[[str], None]
@@ -152,7 +152,7 @@ def make_failure(name: str, error: BuilderError, *, seconds: float = 0.0) -> Out
 
 def make_outcome(name: str, report: Report, *, image: Path) -> Outcome:
     """The outcome that a report states."""
-    from builder.execute.executor import raise_on_failure
+    from builder.execute.plan_executor import raise_on_failure
 
     try:
         raise_on_failure(report)

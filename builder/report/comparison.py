@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from builder.model.results import Results, WorkloadResult
+from builder.model.units import format_bytes, format_duration, format_number, format_ratio
 from builder.report.metrics import (
     FIRST_STEP,
     PARTS,
@@ -18,7 +19,7 @@ from builder.report.metrics import (
     find_import_seconds,
 )
 from builder.report.tables import LETTERS, ResultTable, describe_results
-from builder.report.units import format_bytes, format_duration, format_number, format_ratio, format_size
+from builder.smoke.amounts import format_size
 
 
 @dataclass(frozen=True, kw_only=True)

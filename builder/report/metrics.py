@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 
 from builder.model.results import Rank, Results, Transfer, WorkloadResult
-from builder.report.units import format_duration, format_number, format_size
+from builder.model.units import format_duration, format_number
+from builder.smoke.amounts import format_size
 
 # Names of the parts of a workload's time, in the order in which they are spent.
 PARTS = {

@@ -15,11 +15,12 @@ from builder.compile.render import read_template, render_page
 from builder.model.plan import choose_program
 from builder.model.report import UNTESTED
 from builder.model.results import Results, Stage
+from builder.model.units import format_bytes, format_duration, format_number
 from builder.report import tables
 from builder.report.comparison import find_differences, tabulate_comparison
 from builder.report.metrics import choose_key_transfer, find_import_seconds
 from builder.report.plots import explain_missing, make_plots
-from builder.report.units import format_bytes, format_duration, format_number, format_size, format_time
+from builder.smoke.amounts import format_size
 
 STATUS_TITLES = {
     "passed": "passed",
@@ -107,7 +108,7 @@ def format_status(results: Results) -> str:
     step = next((stage.name for stage in results.stages if stage.status not in ("ok", "skipped")), "")
     at = f" at {step}" if step else ""
     ended = "was interrupted" if results.status == "interrupted" else "failed"
-    return f"the last build {ended}{at}; the image is from the build of {format_time(results.earlier_image)}"
+    return f"the last build {ended}{at}; the image is from the build of {tables.format_time(results.earlier_image)}"
 
 
 def make_part(results: Results, *, letter: str, folder: Path | None) -> Part:
@@ -121,7 +122,7 @@ def make_part(results: Results, *, letter: str, folder: Path | None) -> Part:
         letter=letter,
         results=results,
         status=format_status(results),
-        started=format_time(results.facts.get("started", "")),
+        started=tables.format_time(results.facts.get("started", "")),
         links=tuple(links),
         commands=make_run_commands(results, folder=folder),
         failures=failures,
@@ -136,10 +137,10 @@ def make_run_commands(results: Results, *, folder: Path | None) -> tuple[str, ..
         return ()
     image = Path(results.image_path)
     program = choose_program(torch="torch" in results.facts)
-    commands = [f"recipe run {shlex.quote(site)} {_word(image, folder=folder)} -- {program}"] if site else []
+    commands = [f"recipe run {shlex.quote(site)} {_quote(image, folder=folder)} -- {program}"] if site else []
     script = image.with_name(f"{image.name.removesuffix('.sif')}.plan") / "run" / "one.sh"
     if script.is_file():
-        commands.append(f"bash {_word(script, folder=folder)} {program}")
+        commands.append(f"bash {_quote(script, folder=folder)} {program}")
     return tuple(commands)
 
 
@@ -148,7 +149,7 @@ def make_link(path: str | Path, *, folder: Path | None) -> str:
     return quote(os.fsencode(os.path.relpath(path, folder)), safe="/")
 
 
-def _word(path: Path, *, folder: Path) -> str:
+def _quote(path: Path, *, folder: Path) -> str:
     """A path relative to the folder as a word of a shell, never an option."""
     relative = os.path.relpath(path, folder)
     return shlex.quote(f"./{relative}" if relative.startswith("-") else relative)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from builder.model.results import Results, WorkloadResult
+from builder.model.units import format_duration, format_number
 from builder.report import svg as axes
 from builder.report.metrics import OTHER, PARTS, compute_throughput, find_shared_cores, split_time
 from builder.report.svg import (
@@ -15,13 +17,12 @@ from builder.report.svg import (
     Axis,
     Series,
     draw_lines,
-    escape_text,
     make_element,
     make_label,
     make_tooltip,
 )
 from builder.report.tables import ResultTable, assign_letters
-from builder.report.units import format_duration, format_number, format_size
+from builder.smoke.amounts import format_size
 
 ROW, TOP, BOTTOM, LEFT, RIGHT = 42, 4, 42, 2, 14
 
@@ -52,7 +53,7 @@ def draw_bars(
     """Draw a bar a row, its label above it; a part of one name has one colour in all of them."""
     height = TOP + ROW * len(bars) + BOTTOM
     bottom = height - BOTTOM
-    parts = [make_tooltip(name), make_element("desc", escape_text(description))]
+    parts = [make_tooltip(name), make_element("desc", escape(description))]
     for at, tick in x.ticks:
         place = _x(x, at)
         kind = "tick end" if place > WIDTH - RIGHT - 20 else "tick mid" if place > LEFT + 6 else "tick"
@@ -213,7 +214,7 @@ def plot_bandwidth(reports: Sequence[Results]) -> Plot | None:
                 format_size(step.size),
                 format_number(value),
                 format_number(step.algbw),
-                _format_floor(one, step.size),
+                format_number(dict(one.floors).get(step.size)),
             )
             for step, value in known
         ]
@@ -234,10 +235,6 @@ def _floor(at: int, value: float) -> Series:
     """A floor applies to one size; it is drawn wider than a point to be visible."""
     label = f"floor {format_number(value)} GB/s at {format_size(at)}"
     return Series(label=label, points=((at / 8, value), (at * 8.0, value)), color=COLORS - 1, dashed=True)
-
-
-def _format_floor(one: WorkloadResult, count: int) -> str:
-    return format_number(dict(one.floors).get(count))
 
 
 def plot_scaling(reports: Sequence[Results]) -> Plot | None:

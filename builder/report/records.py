@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
+from builder.inspect.attestations import name_attestations
 from builder.model.finding import ConfigError, Finding, Location
+from builder.model.mask import Mask
 from builder.model.result_documents import ResultDocuments, assemble_results
-from builder.model.results import Results
-from builder.model.text import exists, to_text
-from builder.report.artifacts import add_artifacts
+from builder.model.results import Artifact, Results, SbomPackage, Stage
+from builder.model.text import exists, is_plain_path, to_dict, to_list, to_text
+from builder.sif import tree
 from builder.sif.bounded import BoundsError, read_json
-from builder.system.layout import JOBS, PLAN_FILE, REPORT_FILE, RESULTS, SUBMITTED_FILE, VERDICT_FILE, plan_folder
+from builder.system.layout import (
+    JOBS,
+    PLAN_FILE,
+    README_FILE,
+    REPORT_FILE,
+    RESULTS,
+    SUBMITTED_FILE,
+    VERDICT_FILE,
+    plan_folder,
+)
+from builder.system.log import Lines
 
 SIZE_LIMIT = 64 * 1024 * 1024  # bytes; a thousand ranks leave two million
 SCHEMA = 1
@@ -51,7 +68,7 @@ def _read_path(found: ResultDocuments, path: Path) -> Path | None:
     elif path.name and plan_folder(path).is_dir():
         folder = plan_folder(path)
         _read_folder(found, folder)
-    elif _has_image_suffix(path):
+    elif path.suffix in (".sif", ".tar", ".sqfs"):
         message = f"the image '{path}' has no plan folder next to it ('{plan_folder(path)}')"
         raise _fault("report-missing", message, at=path)
     else:
@@ -71,10 +88,6 @@ def _is_image(path: Path) -> bool:
     return not ours and path.name not in ("", "..") and plan_folder(path).is_dir()
 
 
-def _has_image_suffix(path: Path) -> bool:
-    return path.suffix in (".sif", ".tar", ".sqfs")
-
-
 def _read_file(found: ResultDocuments, path: Path) -> None:
     content = _read_document(path)
     if "workload" in content:
@@ -89,13 +102,11 @@ def _read_file(found: ResultDocuments, path: Path) -> None:
 
 
 def _read_folder(found: ResultDocuments, folder: Path) -> None:
-    """Read all of a plan folder, or a folder of results."""
     if (folder / REPORT_FILE).is_file():
         found.report = _read_document(folder / REPORT_FILE)
         if not _is_report(found.report):
-            raise _fault(
-                "report-foreign", f"'{folder / REPORT_FILE}' is not a report of a build", at=folder / REPORT_FILE
-            )
+            message = f"'{folder / REPORT_FILE}' is not a report of a build"
+            raise _fault("report-foreign", message, at=folder / REPORT_FILE)
     if (folder / PLAN_FILE).is_file():
         found.plan = _read_document(folder / PLAN_FILE)
         if not found.report:
@@ -197,3 +208,118 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 def _fault(code: str, message: str, *, at: Path, line: int | None = None, fix: str = _FIX) -> ConfigError:
     return ConfigError(Finding(code=code, message=message, at=Location(file=str(at), line=line), fix=fix))
+
+
+TAIL_LINES = 20
+TAIL_BYTES = 64 * 1024
+LINE_LIMIT = 300  # characters
+SBOM_BYTES = 64 * 1024 * 1024
+PACKAGE_LIMIT = 20_000
+FIRST_KINDS = ("pypi", "conda")  # what the recipe names is among these
+
+
+def add_artifacts(results: Results, folder: Path) -> Results:
+    """Add what is in a plan folder and next to it: the image, the files to link to, logs' ends, installed packages."""
+    image = find_image(folder, results.image)
+    is_earlier = not results.is_built and not results.image
+    sbom, provenance = name_attestations(image) if image is not None else (None, None)
+    named = [
+        ("SBOM", sbom),
+        ("provenance", provenance),
+        ("plan", _below(folder, PLAN_FILE)),
+        ("commands without recipe", _below(folder, README_FILE)),
+        ("report as JSON", _below(folder, REPORT_FILE)),
+        *((f"log of {stage.name}", _below(folder, stage.log)) for stage in results.stages if stage.log),
+    ]
+    found = [Artifact(title=title, path=str(path)) for title, path in named if path is not None and _is_regular(path)]
+    mask = Mask(os.environ)
+    return replace(
+        results,
+        image_path=str(image) if image is not None else "",
+        earlier_image=_find_build_time(image, provenance) if image is not None and is_earlier else "",
+        artifacts=tuple(found),
+        stages=tuple(_with_tail(stage, folder, mask=mask) for stage in results.stages),
+        installed=tuple(read_installed_packages(sbom)) if sbom is not None else (),
+    )
+
+
+def find_image(folder: Path, recorded: str) -> Path | None:
+    """Find the image that a plan folder belongs to, None where there is none next to it.
+
+    The recorded path may be another machine's, or a stranger's: only its last part counts.
+    """
+    folder = folder.absolute()
+    stem = folder.name.removesuffix(".plan")
+    for name in (Path(recorded).name, f"{stem}.sif", stem):
+        if name and name != ".." and plan_folder(folder.with_name(name)) == folder:
+            path = folder.with_name(name)
+            with suppress(OSError):
+                if path.is_file() or path.is_dir():
+                    return path
+    return None
+
+
+def _find_build_time(image: Path, provenance: Path | None) -> str:
+    """When an image was built: as its provenance says, else the time of its file."""
+    with suppress(OSError, ValueError, RecursionError):
+        content = to_dict(read_json(provenance)) if provenance is not None else {}
+        details = to_dict(to_dict(content.get("predicate")).get("runDetails"))
+        if found := to_text(to_dict(details.get("metadata")).get("startedOn"), limit=40):
+            return found
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(image.lstat().st_mtime))
+
+
+def read_installed_packages(sbom: Path) -> Iterator[SbomPackage]:
+    """List the packages of a CycloneDX file, Python's and conda's first; nothing where it cannot be read."""
+    try:
+        content = to_dict(read_json(sbom, limit=SBOM_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return
+    found = set()
+    for item in map(to_dict, to_list(content.get("components"), limit=PACKAGE_LIMIT)):
+        name, version = to_text(item.get("name"), limit=120), to_text(item.get("version"), limit=80)
+        kind = to_text(item.get("purl")).removeprefix("pkg:").partition("/")[0][:20]
+        if name and item.get("type") == "library":
+            found.add(SbomPackage(name=name, version=version, kind=kind))
+    yield from sorted(found, key=lambda one: (one.kind not in FIRST_KINDS, one.kind, one.name.lower(), one.version))
+
+
+def read_log_tail(folder: Path, log: str, *, mask: Callable[[str], str]) -> tuple[str, ...]:
+    """Return the last lines of a log below a plan folder, masked and without terminal codes; empty without a log."""
+    if not log or not is_plain_path(log):
+        return ()
+    above, _, name = log.rpartition("/")
+    try:
+        with tree.open_folder_below(folder, above) as at, os.fdopen(tree.open_file(name, at, log), "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            content = file.read(TAIL_BYTES)
+    except OSError:
+        return ()
+    lines = Lines()
+    found = [line.text for line in (*lines.feed(content), *lines.close()) if not line.passing]
+    if size > TAIL_BYTES:
+        found = found[1:]  # it was cut, and half of a secret is not recognised
+    shown = [mask(line) for line in found if line.strip()][-TAIL_LINES:]
+    return tuple(line if len(line) <= LINE_LIMIT else f"{line[:LINE_LIMIT]} ..." for line in shown)
+
+
+def _with_tail(stage: Stage, folder: Path, *, mask: Callable[[str], str]) -> Stage:
+    if stage.status in ("ok", "skipped"):
+        return stage
+    return replace(stage, fix=mask(stage.fix), tail=read_log_tail(folder, stage.log, mask=mask))
+
+
+def _below(folder: Path, name: str) -> Path | None:
+    """The path of an ordinary file below the folder, None for a link or for what is not there."""
+    if is_plain_path(name):
+        with suppress(OSError):
+            found = tree.stat_path(folder, name)
+            return folder / name if found is not None and S_ISREG(found.st_mode) else None
+    return None
+
+
+def _is_regular(path: Path) -> bool:
+    with suppress(OSError):
+        return S_ISREG(path.lstat().st_mode)
+    return False

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from builder.report.units import format_tick
+from builder.model.units import format_tick
 
 
 def make_element(name: str, *content: str, **attributes: object) -> str:
@@ -28,11 +28,6 @@ def make_element(name: str, *content: str, **attributes: object) -> str:
 def make_label(content: str, **attributes: object) -> str:
     """Write a text element; the text is escaped."""
     return make_element("text", escape(content), **attributes)
-
-
-def escape_text(content: str) -> str:
-    """Write text as the content of an element."""
-    return escape(content)
 
 
 def make_tooltip(content: str) -> str:
@@ -108,12 +103,12 @@ def make_log_axis(values: list[float], *, title: str) -> Axis:
     return Axis(title=title, ticks=tuple((value, format_tick(value)) for value in kept), low=bottom, high=top, log=True)
 
 
-def make_doubling_axis(values: list[float], *, title: str, written: Callable[[int], str] = str, most: int = 5) -> Axis:
+def make_doubling_axis(values: list[float], *, title: str, written: Callable[[int], str] = str) -> Axis:
     """Make an axis of powers of two, as message sizes and numbers of ranks grow."""
     known = [value for value in values if value > 0] or [1.0]
     first, last = math.floor(math.log2(min(known)) + 1e-9), math.ceil(math.log2(max(known)) - 1e-9)
     last = max(last, first + 1)
-    every = math.ceil((last - first + 1) / most)
+    every = math.ceil((last - first + 1) / 5)
     ticks = tuple((2.0**power, written(2**power if power >= 0 else 1)) for power in range(first, last + 1, every))
     return Axis(title=title, ticks=ticks, low=2.0**first, high=2.0**last, log=True)
 
@@ -142,7 +137,7 @@ class Series:
 
 def draw_lines(series: Sequence[Series], *, x: Axis, y: Axis, name: str, description: str) -> str:
     """Draw series over two axes; `name` and `description` are for screen readers."""
-    parts = [make_tooltip(name), make_element("desc", escape_text(description)), *_grid(x, y)]
+    parts = [make_tooltip(name), make_element("desc", escape(description)), *_grid(x, y)]
     for one in series:
         parts += _series(one, x=x, y=y)
     return make_element("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=f"{name}. {description}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from builder.model.results import Results, SbomPackage
+from builder.model.units import format_bytes, format_duration
 from builder.report.metrics import summarize_workload
-from builder.report.units import format_bytes, format_duration, format_time
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 RANK_LIMIT = 512  # rows
@@ -130,8 +131,8 @@ def tabulate_packages(reports: Sequence[Results]) -> ResultTable:
     return ResultTable(name="Packages", head=head, rows=tuple(rows))
 
 
-def tabulate_installed(packages: Sequence[SbomPackage], *, most: int = INSTALLED_LIMIT) -> ResultTable:
-    """Tabulate the packages in the image."""
+def tabulate_installed(packages: Sequence[SbomPackage]) -> ResultTable:
+    most = INSTALLED_LIMIT
     rows = [(one.name, one.version, one.kind) for one in packages[:most]]
     note = f"the first {most} of {len(packages)}; the SBOM has all of them" if len(packages) > most else ""
     return _table("Packages in the image", ("package", "version", "kind"), rows, note=note)
@@ -175,3 +176,14 @@ def _table(
         name=name, head=head, rows=tuple(rows), right=columns, bad=frozenset(bad), note=note, verdicts=verdicts,
         stacked=stacked,
     )  # fmt: skip
+
+
+def format_time(stamp: str) -> str:
+    """Write a time of ISO 8601 in UTC, and in the zone of this machine where that is another one."""
+    try:
+        found = datetime.fromisoformat(stamp.replace("Z", "+00:00"))
+        utc, local = found.astimezone(timezone.utc), found.astimezone()
+    except (ValueError, OverflowError):
+        return stamp
+    here = f" ({local:%Y-%m-%d %H:%M} {local.tzname()})" if local.utcoffset() else ""
+    return f"{utc:%Y-%m-%d %H:%M} UTC{here}"

@@ -32,7 +32,7 @@ def list_candidates(site: Site) -> Iterator[BaseImage]:
     rows = [
         row
         for family in families.values()
-        for row in _tags(family.family, name=family.reference.rpartition(":")[0], source=family.source)
+        for row in _list_family(family.family, name=family.reference.rpartition(":")[0], source=family.source)
     ]
     for image in [*named, *rows]:
         if image.reference not in seen:
@@ -41,24 +41,28 @@ def list_candidates(site: Site) -> Iterator[BaseImage]:
 
 
 @cache
-def _tags(family: Family, *, name: str, source: tuple[str, ...]) -> list[BaseImage]:
-    """List the tags of an image family whose torch and CUDA are certain in the tables."""
-    if family == "ngc-pytorch":
-        return [
-            BaseImage(
+def _list_family(family: Family, *, name: str, source: tuple[str, ...]) -> list[BaseImage]:
+    """List the images of a family whose torch and CUDA are certain in the tables, the newest first."""
+    list_images = _list_ngc_images if family == "ngc-pytorch" else _list_ipex_images
+    return list(list_images(name, source=source))
+
+
+def _list_ngc_images(name: str, *, source: tuple[str, ...]) -> Iterator[BaseImage]:
+    for row in reversed(load_image_table().ngc_pytorch):
+        if "torch" not in row.unsure and "cuda" not in row.unsure:
+            yield BaseImage(
                 reference=f"{name}:{row.tag}",
                 source=source,
                 python=".".join(row.python.split(".")[:2]),
                 provides={"torch": row.torch, "torchvision": "unknown"},
                 cuda=row.cuda,
                 glibc=UBUNTU_GLIBC.get(row.ubuntu),
-                family=family,
+                family="ngc-pytorch",
                 unsure=row.unsure,
             )
-            for row in reversed(load_image_table().ngc_pytorch)
-            if "torch" not in row.unsure and "cuda" not in row.unsure
-        ]
-    found = []
+
+
+def _list_ipex_images(name: str, *, source: tuple[str, ...]) -> Iterator[BaseImage]:
     for ipex in reversed(load_image_table().intel_ipex):
         provides = {
             "torch": ipex.torch,
@@ -69,19 +73,15 @@ def _tags(family: Family, *, name: str, source: tuple[str, ...]) -> list[BaseIma
         }
         kept = {key: value for key, value in provides.items() if value}
         for tag in ipex.tags:
-            reference = f"{name}:{tag}"
-            found.append(
-                BaseImage(
-                    reference=reference,
-                    source=source,
-                    python=ipex.python,
-                    provides=kept,
-                    family=family,
-                    glibc="2.35",
-                    unsure=tuple(item for item in ipex.unsure if item in kept),
-                )
+            yield BaseImage(
+                reference=f"{name}:{tag}",
+                source=source,
+                python=ipex.python,
+                provides=kept,
+                family="intel-ipex",
+                glibc="2.35",
+                unsure=tuple(item for item in ipex.unsure if item in kept),
             )
-    return found
 
 
 def choose_base(recipe: Recipe, *, site: Site, context: Context) -> tuple[BaseImage, tuple[Finding, ...]]:
@@ -119,7 +119,7 @@ def _find_known(reference: str) -> BaseImage:
     """Find the tables' facts about an image that the user chose."""
     name = reference.rpartition(":")[0]
     family = FAMILIES.get(name.removeprefix("docker://").removeprefix("docker.io/"), "")
-    rows = _tags(family, name=name, source=()) if family else []
+    rows = _list_family(family, name=name, source=()) if family else []
     return next((row for row in rows if row.reference == reference), BaseImage(reference=reference, source=()))
 
 

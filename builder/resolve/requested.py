@@ -123,10 +123,6 @@ def _read_pip(lines: tuple[PipRequirement, ...], *, recipe: Recipe) -> list[Requ
     return found
 
 
-def _short(line: PipRequirement) -> str:
-    return line.text.partition(" --hash")[0]
-
-
 def find_family_name(line: PipRequirement) -> str:
     """Return the torch family package that a requirement names, by its name or wheel; "" for any other."""
     wheel = _wheel(line)

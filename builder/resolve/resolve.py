@@ -41,18 +41,13 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
     recipe, left_out = select_linux(recipe)
     site = apply_driver(site, context.driver)
     backend = choose_backend(site, wanted=context.backend)
+    base, obstacles = _choose_base(recipe, site=site, backend=backend, context=context)
     own = bool(context.base or recipe.container.base)
-    base, obstacles = choose_base(recipe, site=site, context=context)
-    if backend in CONDA_BACKENDS and not own:
-        base = site.base_images[0]
-    if backend == "tykky":
-        base = BaseImage(reference="an image like the host's own system, of tykky's choice", source=site.build.source)
     install_target = choose_install_target(recipe, site=site, base=base, backend=backend, obstacles=obstacles, own=own)
     findings: list[Finding] = []
     if recipe.container.python == "base":
-        findings += (
-            [_report_no_base_python(recipe, backend=backend, site=site)] if backend in CONDA_BACKENDS else obstacles
-        )
+        none = backend in CONDA_BACKENDS
+        findings += [_report_no_base_python(recipe, backend=backend, site=site)] if none else obstacles
     torch = _torch(recipe, site=site, base=base, install_target=install_target, context=context)
     if isinstance(torch, Finding):
         findings += [*_find_refusals(torch, recipe, site=site, context=context), *check_driver_rows(site)]
@@ -66,19 +61,12 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
     if refused:  # the other faults are looked for with a torch that the site has
         torch = _find_any_torch(recipe, site=site, context=context)
         install_target = "conda" if install_target == "base" else install_target
-    packed = PackagePlanner(recipe, site=site, install_target=install_target, base=base, torch=torch).plan(
-        python=python
-    )
+    planner = PackagePlanner(recipe, site=site, install_target=install_target, base=base, torch=torch)
+    packed = planner.plan(python=python)
     target = Target(
-        recipe=recipe,
-        site=site,
-        backend=backend,
-        base=base,
-        environment=packed.environment,
-        context=context,
-        packages=(*packed.packages, *left_out),
-        findings=packed.findings,
-    )
+        recipe=recipe, site=site, backend=backend, base=base, environment=packed.environment, context=context,
+        packages=(*packed.packages, *left_out), findings=packed.findings,
+    )  # fmt: skip
     found = (*packed.findings, *run_checks(target, obstacles=obstacles))
     if refused:
         more = [one for one in found if one.level != "note" and not one.code.startswith(OF_TORCH)]
@@ -87,6 +75,18 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
     if select_errors(found):
         raise RefusedError(*found, target=target)
     return apply_lock(replace(target, findings=found))
+
+
+def _choose_base(
+    recipe: Recipe, *, site: Site, backend: BackendName, context: Context
+) -> tuple[BaseImage, tuple[Finding, ...]]:
+    """The base image, and why packages cannot go into its Python; some engines of conda bring an image of their own."""
+    base, obstacles = choose_base(recipe, site=site, context=context)
+    if backend == "tykky":
+        base = BaseImage(reference="an image like the host's own system, of tykky's choice", source=site.build.source)
+    elif backend in CONDA_BACKENDS and not (context.base or recipe.container.base):
+        base = site.base_images[0]
+    return base, obstacles
 
 
 def choose_backend(site: Site, *, wanted: str) -> BackendName:

@@ -47,9 +47,10 @@ class Bounds:
     members: int = 0
     packed: int = 0
     unpacked: int = 0
+    room: int = ROOM
+    times: int = TIMES
 
     def count_member(self) -> None:
-        """Count one member."""
         self.members += 1
         if self.members > MEMBERS:
             raise ArchiveError(f"it holds more than {MEMBERS} members")
@@ -57,8 +58,8 @@ class Bounds:
     def unpack(self, size: int) -> None:
         """Count unpacked bytes."""
         self.unpacked += size
-        if self.unpacked > ROOM + TIMES * self.packed:
-            raise ArchiveError(f"it unpacks to more than {format_bound(ROOM)} and {TIMES} times its size")
+        if self.unpacked > self.room + self.times * self.packed:
+            raise ArchiveError(f"it unpacks to more than {format_bound(self.room)} and {self.times} times its size")
 
 
 class Member(NamedTuple):

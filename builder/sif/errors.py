@@ -32,7 +32,6 @@ class AlteredError(LayeringError):
 
 
 def log_line(text: str) -> None:
-    """A line for the log of the step."""
     print(f"recipe: {text}", flush=True)
 
 

@@ -49,7 +49,6 @@ class Meter:
         self.set_done(self.done + count)
 
     def set_done(self, done: int) -> None:
-        """So many bytes in all."""
         self.done = done
         now = time.monotonic()
         if (done and now >= self._next) or (self.total and self.done >= self.total):

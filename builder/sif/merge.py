@@ -67,7 +67,6 @@ class TableWriter:
         return len(self.before) + block * (BLOCK + 2), offset
 
     def to_bytes(self) -> bytes:
-        """All of it."""
         return self.before + make_blocks(bytes(self.new))
 
 

@@ -113,27 +113,8 @@ class Packer:
         `keep_times` is the time of the whole where the files keep theirs. `pieces` become files that everyone may
         read, and replace files at the same paths.
         """
-        argv = [
-            self.program,
-            *[str(tree) for tree in trees],
-            str(target),
-            "-noappend",
-            "-no-progress",
-            "-quiet",
-            "-all-root",
-            "-no-xattrs",
-        ]
-        argv += ["-mkfs-time", str(self.time if keep_times is None else keep_times), "-no-exports"]
-        argv += ["-all-time", str(self.time)] if keep_times is None else []
-        argv += ["-processors", str(count_processors())]
-        # Its queues: with little memory it fills the same again and again, by default it takes a quarter of all.
-        argv += ["-mem", f"{max(64, 16 * count_processors())}M"]
-        argv += ["-b", str(self.block)]
-        if self.zstd:
-            argv += ["-comp", "zstd", "-Xcompression-level", str(LEVEL)]
-        if not keep_modes:
-            # The modes of installed files depend on the umask under which the wheel was first unpacked.
-            argv += ["-action", "chmod(u=rwX,go=rX)@type(f)", "-action", "chmod(u=rwx,go=rx)@type(d)"]
+        argv = [self.program, *map(str, trees), str(target)]
+        argv += self._make_options(keep_modes=keep_modes, keep_times=keep_times)
         if pieces:
             argv += self._make_piece_options(pieces, trees[0], target.with_suffix(".pieces"))
         with report_growth(f"packing {target.stem}", target):
@@ -143,6 +124,21 @@ class Packer:
         if code or fault:
             print(text[-2000:], flush=True)
             raise LayeringError(f"mksquashfs could not pack '{trees[0]}': {fault or text[-200:] or code}", told=True)
+
+    def _make_options(self, *, keep_modes: bool, keep_times: int | None) -> list[str]:
+        options = ["-noappend", "-no-progress", "-quiet", "-all-root", "-no-xattrs"]
+        options += ["-mkfs-time", str(self.time if keep_times is None else keep_times), "-no-exports"]
+        options += ["-all-time", str(self.time)] if keep_times is None else []
+        options += ["-processors", str(count_processors())]
+        # Its queues: with little memory it fills the same again and again, by default it takes a quarter of all.
+        options += ["-mem", f"{max(64, 16 * count_processors())}M"]
+        options += ["-b", str(self.block)]
+        if self.zstd:
+            options += ["-comp", "zstd", "-Xcompression-level", str(LEVEL)]
+        if not keep_modes:
+            # The modes of installed files depend on the umask under which the wheel was first unpacked.
+            options += ["-action", "chmod(u=rwX,go=rX)@type(f)", "-action", "chmod(u=rwx,go=rx)@type(d)"]
+        return options
 
     def _make_piece_options(self, pieces: Sequence[Piece], tree: Path, file: Path) -> list[str]:
         """The options by which pieces come in; files in the tree where this mksquashfs takes none."""

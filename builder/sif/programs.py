@@ -78,9 +78,9 @@ def ask(
     return done.returncode, done.stdout, done.stderr
 
 
-def call(argv: Sequence[str | Path], *, what: str, env: Mapping[str, str] | None = None) -> str:
+def call(argv: Sequence[str | Path], *, what: str) -> str:
     """Run a program that has to succeed; raises LayeringError with its last lines when it does not."""
-    code, out, err = ask(argv, env=env)
+    code, out, err = ask(argv)
     if code:
         text = (err.strip() or out.strip() or f"exit code {code}")[-4000:]
         print(text, flush=True)

@@ -7,9 +7,11 @@ no name leads out of its folder. Everything here raises SquashfsError and OSErro
 from __future__ import annotations
 
 import struct
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import accumulate
 from typing import BinaryIO, NamedTuple
 
 from .squashfs import (
@@ -34,7 +36,7 @@ from .squashfs import (
 PATHS = 1_000_000  # of one squashfs
 CHARACTERS = 1 << 29  # of all its paths together
 TARGET = 1 << 16  # bytes of a link's target; the kernel follows 4096
-FRAGMENTS = 8  # that are kept unpacked: small files of one folder share one
+KEPT = 32  # blocks that are kept unpacked: small files of one folder share one
 PLAIN = 1 << 24  # in the size of a block of a file: it is not packed
 PREFIXES = {0: "user.", 1: "trusted.", 2: "security."}
 ELSEWHERE = 0x100  # in the type of an attribute: its value is somewhere else
@@ -63,13 +65,24 @@ class File(NamedTuple):
         return self.kind == DEVICE and self.device == (0, 0)
 
 
+class Extents(NamedTuple):
+    """Where the bytes of a file are: its blocks, and its end in a fragment."""
+
+    path: str
+    size: int
+    words: bytes  # four for the length of each block, PLAIN added where it is not packed; 0 is a hole
+    places: array[int]
+    fragment: int
+    offset: int  # in the fragment
+
+
 class Reader:
     """A squashfs in a file that stays open."""
 
     def __init__(self, file: BinaryIO, *, offset: int = 0) -> None:
         self.squashfs = Squashfs(file, offset=offset)
         self.unpacked = 0  # bytes of contents until now
-        self._fragments: OrderedDict[int, bytes] = OrderedDict()
+        self._kept: OrderedDict[int, bytes] = OrderedDict()  # blocks by their place
 
     @cached_property
     def _unpack(self) -> Callable[[bytes], bytes]:
@@ -87,12 +100,9 @@ class Reader:
     def find(self, path: str) -> File | None:
         """The file of this path, links not followed; None where there is none."""
         try:
-            found = self._find_entry(path)
-            return (
-                None
-                if found is None
-                else self._read_inode(f"/{'/'.join(_split_path(path))}", found.block, found.offset)
-            )
+            if (found := self._find_entry(path)) is None:
+                return None
+            return self._read_inode(f"/{'/'.join(_split_path(path))}", found.block, found.offset)
         except DAMAGED as error:
             raise SquashfsError(f"a table is damaged: {error}") from None
 
@@ -188,6 +198,30 @@ class Reader:
             raise SquashfsError(f"the content of '{file.path}' is damaged: {error}") from None
 
     def _read_blocks(self, file: File) -> Iterator[bytes]:
+        content = self._locate(file)
+        for row in range(-(-content.size // self.squashfs.head.block_size)):
+            yield self._read_row(content, row)
+
+    def locate(self, file: File) -> Extents:
+        """Where the content of a file is, for `read_part`."""
+        try:
+            return self._locate(file)
+        except DAMAGED as error:
+            raise SquashfsError(f"the content of '{file.path}' is damaged: {error}") from None
+
+    def read_part(self, content: Extents, offset: int, size: int) -> bytes:
+        """Some bytes of a file from a place in it on, fewer at its end."""
+        block, end, parts = self.squashfs.head.block_size, min(content.size, offset + size), []
+        while 0 <= offset < end:
+            row, begin = divmod(offset, block)
+            try:
+                parts.append(self._read_row(content, row, keep=True)[begin : begin + end - offset])
+            except DAMAGED as error:
+                raise SquashfsError(f"the content of '{content.path}' is damaged: {error}") from None
+            offset += len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _locate(self, file: File) -> Extents:
         data, _ = self.squashfs.inodes.whole
         (kind,) = struct.unpack_from("<H", data, file.place)
         extent, block = parse_extent(kind, data, file.place + HEAD.size), self.squashfs.head.block_size
@@ -195,42 +229,46 @@ class Reader:
         count = whole if extent.fragment != NO_FRAGMENT or not tail else whole + 1
         if extent.sizes + 4 * count > len(data):
             raise SquashfsError(f"the content of '{file.path}' is damaged: it has too few blocks")
-        start = extent.start
-        for row in range(count):
-            (word,) = struct.unpack_from("<I", data, extent.sizes + 4 * row)
-            size = block if row < whole else tail
-            found = self._read_block(start, word) if word else bytes(size)  # a hole
-            if len(found) != size:
-                raise SquashfsError(f"the content of '{file.path}' is damaged: a block of it is too short")
-            start += word & (PLAIN - 1)
-            yield found
-        if tail and extent.fragment != NO_FRAGMENT:
-            found = self._read_fragment(extent.fragment)[extent.offset : extent.offset + tail]
-            if len(found) != tail:
-                raise SquashfsError(f"the content of '{file.path}' is damaged: its end is not there")
-            yield found
+        words = data[extent.sizes : extent.sizes + 4 * count]
+        lengths = (word & (PLAIN - 1) for (word,) in struct.iter_unpack("<I", words))
+        places = array("Q", accumulate(lengths, initial=extent.start))
+        return Extents(file.path, extent.size, words, places, extent.fragment, extent.offset)
 
-    def _read_block(self, start: int, word: int) -> bytes:
+    def _read_row(self, content: Extents, row: int, *, keep: bool = False) -> bytes:
+        """One block of a file, or the end of it that is in a fragment."""
+        block = self.squashfs.head.block_size
+        size = min(block, content.size - row * block)
+        (word,) = struct.unpack_from("<I", content.words, 4 * row) if 4 * row < len(content.words) else (None,)
+        if word is None:
+            start, word, _ = FRAGMENT.unpack_from(self.squashfs.fragments, content.fragment * FRAGMENT.size)
+            found = self._read_block(start, word, keep=True)[content.offset : content.offset + size]
+        elif word:
+            found = self._read_block(content.places[row], word, keep=keep)
+        else:
+            found = bytes(size)  # a hole
+        if len(found) != size:
+            raise SquashfsError(f"the content of '{content.path}' is damaged: a block of it is too short")
+        return found
+
+    def _read_block(self, start: int, word: int, *, keep: bool) -> bytes:
+        if start in self._kept:
+            self._kept.move_to_end(start)
+            return self._kept[start]
         size = word & (PLAIN - 1)
         if word > 2 * PLAIN or size > self.squashfs.head.block_size:
             raise SquashfsError("it is damaged: a block of it is too long")
         self.unpacked += self.squashfs.head.block_size
         found = self.squashfs.read_bytes(start, start + size)
-        return found if word & PLAIN else self._unpack(found)
-
-    def _read_fragment(self, number: int) -> bytes:
-        found = self._fragments.get(number)
-        if found is None:
-            start, word, _ = FRAGMENT.unpack_from(self.squashfs.fragments, number * FRAGMENT.size)
-            found = self._fragments[number] = self._read_block(start, word)
-            if len(self._fragments) > FRAGMENTS:
-                self._fragments.popitem(last=False)
+        found = found if word & PLAIN else self._unpack(found)
+        if keep:
+            self._kept[start] = found
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
         return found
 
     # --- extended attributes -------------------------------------------------------------------------------------
 
     def read_attributes(self, file: File) -> Mapping[str, bytes]:
-        """The extended attributes of a file."""
         try:
             return dict(self._read_attribute_set(self._read_attribute_number(file)))
         except DAMAGED as error:
@@ -275,6 +313,11 @@ class Reader:
             if len(value) != size:
                 raise SquashfsError("the extended attributes are damaged")
             yield PREFIXES.get(kind & 0xFF, "unknown.") + name.decode("utf-8", "surrogateescape"), value
+
+
+def drop_surrogates(path: str) -> str:
+    """A path without half characters, which no JSON can hold."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _split_path(path: str) -> list[str]:

@@ -197,7 +197,6 @@ class Squashfs:
         self.unpack = make_unpacker(self.head.compression)
 
     def read_bytes(self, start: int, end: int) -> bytes:
-        """A part of it as it is."""
         if not 0 <= start <= end <= self.head.size:
             raise SquashfsError("a table is outside of it")
         if end - start > LIMIT:
@@ -210,13 +209,11 @@ class Squashfs:
 
     @cached_property
     def inodes(self) -> MetadataTable:
-        """The table of inodes."""
         head = self.head
         return MetadataTable(raw=self.read_bytes(head.inode_table, head.folder_table), unpack=self.unpack)
 
     @cached_property
     def folders(self) -> MetadataTable:
-        """The table of names."""
         fragments = self.read_index(self.head.fragment_table, 16 * self.head.fragments)
         end = fragments[0] if fragments else self.head.fragment_table
         return MetadataTable(raw=self.read_bytes(self.head.folder_table, end), unpack=self.unpack)
@@ -250,7 +247,6 @@ class Squashfs:
         return found
 
     def read_folder(self, block: int, offset: int) -> FolderInode:
-        """The inode of a folder."""
         kind, mode, owner, group, time, number = HEAD.unpack(self.inodes.read(block, offset, HEAD.size))
         if kind == FOLDER:
             rest = struct.unpack("<2I2HI", self.inodes.read(block, offset + HEAD.size, 16))

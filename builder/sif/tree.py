@@ -22,6 +22,18 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER, LINK, FILE, OTHER = stat.S_IFDIR, stat.S_IFLNK, stat.S_IFREG, 0
 
 
+def sync(path: Path) -> None:
+    """Flush a file or folder to the disk; raises OSError for a file."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    except OSError:
+        if os.path.isfile(path):
+            raise
+    finally:
+        os.close(number)
+
+
 class TreeError(OSError):
     """A path or a link below a tree that leads out of it, or is of another kind than expected."""
 
@@ -166,7 +178,7 @@ def read(root: Path, path: str, *, limit: int) -> bytes:
         return file.read(limit)
 
 
-def keep(root: Path, path: str, *, mode: int = 0o644) -> int:
+def keep(root: Path, path: str) -> int:
     """A descriptor of a file for reading and writing, as it is or made; raises TreeError for what leads elsewhere.
 
     A file with a second name may belong to another place.
@@ -175,7 +187,7 @@ def keep(root: Path, path: str, *, mode: int = 0o644) -> int:
     with open_folder_below(root, above) as at:
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            handle = os.open(name, flags, mode, dir_fd=at)
+            handle = os.open(name, flags, 0o644, dir_fd=at)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
                 raise TreeError(errno.ELOOP, "it is no ordinary file", path) from None
@@ -263,11 +275,7 @@ def walk_both_ways(top: int, *, open_up: bool = False) -> Iterator[tuple[TreeEnt
                 todo.pop()
                 if above:
                     entry, known = above.pop()
-                    here = replace_descriptor(here, os.open("..", LISTED, dir_fd=here))
-                    back = os.fstat(here)
-                    if (back.st_dev, back.st_ino) != known:
-                        raise TreeError(errno.EAGAIN, "the folder was moved while it was read", entry.path)
-                    entry.at = here
+                    entry.at = here = _go_back(here, known, entry)
                     yield entry, True
                 continue
             entry = todo[-1].pop()
@@ -292,6 +300,16 @@ def walk_both_ways(top: int, *, open_up: bool = False) -> Iterator[tuple[TreeEnt
             todo.append(_list_entries(here, entry))
     finally:
         os.close(here)
+
+
+def _go_back(here: int, known: tuple[int, int], entry: TreeEntry) -> int:
+    """Leave a folder for `..`; raises TreeError where that is not the one that the walk came from."""
+    above = os.open("..", LISTED, dir_fd=here)
+    back = os.fstat(above)
+    if (back.st_dev, back.st_ino) != known:
+        os.close(above)
+        raise TreeError(errno.EAGAIN, "the folder was moved while it was read", entry.path)
+    return replace_descriptor(here, above)
 
 
 def replace_descriptor(old: int, new: int) -> int:

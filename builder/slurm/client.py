@@ -11,8 +11,7 @@ from typing import Literal
 
 from builder.execute.installation import BY_HAND
 from builder.model.finding import Finding, StepError, ToolError
-from builder.system.capture import CapturedOutput, capture
-from builder.system.process import find_program
+from builder.system.process import CapturedOutput, capture, find_program
 
 _SPEAKER = re.compile(r"^(?:sbatch: )?(?:error: |fatal: )?(?:allocation failure: )?(?:Batch job submission failed: )?")
 

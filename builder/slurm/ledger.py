@@ -1,4 +1,8 @@
-"""What was submitted from a plan folder: jobs/submitted.json, so that a lost connection loses nothing."""
+"""What was submitted from a plan folder, and what its jobs have left of themselves.
+
+jobs/submitted.json is written with each job, so that a lost connection loses nothing; a job's own script writes
+jobs/JOBID.json (record.sh).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from builder.execute.execution import LocalPrefix
-from builder.execute.runner import OutputStat
+from builder.execute.step_runner import OutputStat
 from builder.inspect.origin import Origin
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import is_plain_path, sanitize, to_dataclass
@@ -23,9 +27,9 @@ from builder.system.files import write_atomic
 from builder.system.layout import JOBS, SUBMITTED_FILE
 from builder.system.trust import read_below
 
-SCHEMA = 1
-
-LIMIT = 16 * 1024 * 1024  # bytes
+SCHEMA = 1  # of both files
+LIMIT, RECORD_LIMIT = 16 * 1024 * 1024, 64 * 1024  # bytes
+SKEW = 30.0  # seconds between two clocks; what Slurm begins again it puts off for two minutes
 _COMMAND = re.compile(JOBS + r"/\.command-[0-9a-f]{16}")
 LONGEST = 4096  # characters of a path
 _NUMBER = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")  # of a job, or of an array's task
@@ -71,20 +75,16 @@ class Ledger:
 
     @property
     def only(self) -> SubmittedJob:
-        """The one job of a command."""
         return self.jobs[0]
 
     def find_job(self, step: str) -> SubmittedJob | None:
-        """The job of a step."""
         return next((job for job in self.jobs if job.step == step), None)
 
     def add_job(self, job: SubmittedJob) -> Ledger:
-        """With one job more."""
         return replace(self, jobs=(*self.jobs, job))
 
 
 def name_ledger_file(folder: Path) -> Path:
-    """The path of the file."""
     return folder / JOBS / SUBMITTED_FILE
 
 
@@ -116,6 +116,48 @@ def read_ledger(folder: Path) -> Ledger | None:
     for fault in _find_faults(ledger):
         raise _make_error(path, fault)
     return ledger
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRecord:
+    """How a job ended; times in seconds since 1970 by the node's clock."""
+
+    job: str
+    exit_code: int
+    reason: str  # "" for its own end, else time limit, cancelled, preempted ...
+    started: float
+    ended: float
+    nodes: str = ""
+    log: str = ""
+    # Written when the job was told to end, in case nothing more can be: its work may still say and save something.
+    ending: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran."""
+        return max(0.0, self.ended - self.started)
+
+
+def read_record(folder: Path, job: str) -> JobRecord | None:
+    """Read the record of a job, None when there is none or it is no record; raises ConfigError for a stranger's."""
+    try:
+        content = read_below(folder, f"{JOBS}/{job}.json", limit=RECORD_LIMIT)
+        record = to_dataclass(JobRecord, parse_json(content), schema=SCHEMA, what="record", more=True)
+    except (OSError, ValueError):
+        return None
+    return record if record.job == job else None
+
+
+def drop_old_record(record: JobRecord | None, *, started: float) -> JobRecord | None:
+    """Give a record unless Slurm has begun the job again since: until its script works, the old one is there."""
+    if record is not None and started > record.ended + SKEW:
+        return None
+    return record
+
+
+def list_open_jobs(ledger: Ledger | None, folder: Path) -> list[str]:
+    """The jobs that have left no record yet."""
+    return [job.job for job in ledger.jobs if read_record(folder, job.job) is None] if ledger else []
 
 
 def keep_command(words: Sequence[str], folder: Path) -> str:

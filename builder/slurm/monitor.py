@@ -16,13 +16,13 @@ from math import inf
 from pathlib import Path
 
 from builder.execute.parallel import choose_parallelism
-from builder.execute.progress import Progress, format_duration
-from builder.execute.runner import OutputStat
+from builder.execute.progress import Progress
+from builder.execute.step_runner import EventRelay, OutputStat
 from builder.model.finding import Finding, Level, Location, StepError
 from builder.model.plan import Step
+from builder.model.units import format_clock
 from builder.slurm.client import NODE_LOST, JobState, Slurm, explain_endless_wait
-from builder.slurm.job_record import JobRecord, drop_old_record, read_record
-from builder.slurm.ledger import Ledger, SubmittedJob
+from builder.slurm.ledger import JobRecord, Ledger, SubmittedJob, drop_old_record, read_record
 from builder.system.event_reader import Event, open_events_below
 from builder.system.layout import EVENTS, JOBS
 from builder.system.log import TAIL_LINES, Lines, shorten
@@ -171,7 +171,7 @@ class Follower:
                 self._seen = record
                 asked, state = self.monitor.ask(self.job.job, since=now if last else asked + self._pause)
                 self._note(state)
-                end = self._end(record, state)
+                end = self._find_end(record, state)
                 if end is not None:
                     self.monitor.drop(self.job.job)
                     return end
@@ -192,21 +192,25 @@ class Follower:
             self._said, self._pause = text, ASK[0]
             self.note(text)
 
-    def _end(self, record: JobRecord | None, state: JobState | None) -> JobResult | None:
-        """The end, when it has come: a record counts unless Slurm puts the job back into the queue.
-
-        That is known when Slurm has cleared up after it, which may take long.
-        """
+    def _find_end(self, record: JobRecord | None, state: JobState | None) -> JobResult | None:
+        """The end, when it has come, by the job's own record or by what Slurm says."""
         if state is not None:
             record = drop_old_record(record, started=state.started)
         if record is not None and not record.ending and (state is None or state.stage != "waiting"):
-            self._cleared = self._cleared or time.monotonic()
-            if state is None or state.stage != "running" or time.monotonic() - self._cleared >= LAG:
-                return self._make_result(record, state)
-            self._pause = ASK[0]
-            return None
+            return self._end_by_record(record, state)
         self._cleared = None
-        # The record of a job that was told to end counts when nothing more can come; it does not need Slurm's answer.
+        return self._end_by_state(record, state)
+
+    def _end_by_record(self, record: JobRecord, state: JobState | None) -> JobResult | None:
+        """A record counts unless Slurm puts the job back into the queue: known when Slurm has cleared up after it."""
+        self._cleared = self._cleared or time.monotonic()
+        if state is None or state.stage != "running" or time.monotonic() - self._cleared >= LAG:
+            return self._make_result(record, state)
+        self._pause = ASK[0]
+        return None
+
+    def _end_by_state(self, record: JobRecord | None, state: JobState | None) -> JobResult | None:
+        """Without a record, or with that of a job that was told to end: when nothing more can come."""
         if (state is None and record is None) or (state and state.stage not in ("ended", "lost")):
             self._ended = None
             return None
@@ -219,13 +223,9 @@ class Follower:
         if record is not None:
             return self._make_result(record, state)
         self.log.close()
-        return JobResult(exit_code=self._find_exit_code(state), word=_describe_end(state), tail=tuple(self.log.recent))
-
-    def _find_exit_code(self, state: JobState | None) -> int:
-        """Without a record Slurm is the witness."""
-        if state is not None and state.word == "COMPLETED":
-            return 0
-        return self.monitor.slurm.exit_code(self.job.job) or 1
+        done = state is not None and state.word == "COMPLETED"
+        code = 0 if done else self.monitor.slurm.exit_code(self.job.job) or 1
+        return JobResult(exit_code=code, word=_describe_end(state), tail=tuple(self.log.recent))
 
     def _make_result(self, record: JobRecord, state: JobState | None) -> JobResult:
         self.log.close()
@@ -289,15 +289,7 @@ class SlurmRunner:
         """Follow the job to its end; what it reports comes late, and from another machine."""
         job = self._find_job(step)
         events = open_events_below(self.folder, f"{JOBS}/{job.job}{EVENTS}", mask=self.mask)
-
-        def hear() -> None:
-            for event in events.read():
-                on_event(event)
-
-        def tick() -> None:
-            hear()
-            self.progress.refresh()
-
+        relay = EventRelay(events, on_event, self.progress)
         log = LogTail(folder=self.folder, name=job.log, on_line=self.progress.show_line, mask=self.mask)
         with self.monitor.yield_turn():
             end = Follower(
@@ -305,10 +297,10 @@ class SlurmRunner:
                 folder=self.folder,
                 monitor=self.monitor,
                 log=log,
-                on_tick=tick,
+                on_tick=relay.refresh,
                 note=self.progress.note,
             ).follow()
-        hear()
+        relay.report_events()
         self.ends[step.name] = end
         return ProcessResult(exit_code=end.exit_code, seconds=end.seconds, tail=end.tail)
 
@@ -358,7 +350,7 @@ def find_job_fault(job: SubmittedJob, end: JobResult, *, folder: Path) -> Findin
     code, what, fix = FATES[key]
     message = f"job {job.job} of step '{job.step}' {what}"
     if end.seconds:
-        message += f" after {format_duration(end.seconds)}"
+        message += f" after {format_clock(end.seconds)}"
     if code == "job-no-record":
         message += f" with exit code {end.exit_code}, says Slurm, and left no record"
         if is_full(folder):

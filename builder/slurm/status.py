@@ -14,11 +14,11 @@ from pathlib import Path
 
 from builder.execute.build_options import SignalInterrupt, Signals
 from builder.execute.folder_lock import lock_folder
-from builder.execute.progress import format_duration
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.mask import Mask
 from builder.model.plan import Plan
 from builder.model.text import is_plain_path, sanitize, to_dataclass
+from builder.model.units import format_clock
 from builder.sif.bounded import parse_json
 from builder.slurm.client import NODE_LOST, Slurm, explain_endless_wait
 from builder.slurm.ledger import Ledger, forget_command, note_finished
@@ -77,7 +77,7 @@ def describe_state(view: JobView) -> str:
         lost = "lost its node" if view.state is not None and view.state.word in NODE_LOST else ""
         how = "ended" if view.record.exit_code == 0 else f"exit code {view.record.exit_code}"
         how = view.record.reason or lost or how
-        return f"{how} after {format_duration(view.record.seconds)}"
+        return f"{how} after {format_clock(view.record.seconds)}"
     if view.state is None:
         return "Slurm does not answer"
     if view.state.stage == "waiting":
@@ -163,15 +163,6 @@ def read_plan_list(folder: Path) -> tuple[ListedPlan, ...] | None:
     return plans
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandResult:
-    """How a command ended; `finding` says what Slurm did to its job."""
-
-    exit_code: int
-    seconds: float
-    finding: Finding | None = None
-
-
 def follow_command(
     folder: Path,
     *,
@@ -179,8 +170,11 @@ def follow_command(
     on_line: Callable[[str], None],
     note: Callable[[str], None],
     cancel_on_interrupt: bool = False,
-) -> CommandResult:
-    """Follow the one job of a folder to its end; raises SignalInterrupt, and StepError where it would never start."""
+) -> tuple[int, Finding | None]:
+    """Follow the one job of a folder to its end: the exit code of its command, and what Slurm did to the job.
+
+    Raises SignalInterrupt, and StepError where it would never start.
+    """
     folder = folder.resolve()
     slurm, signals = Slurm(environment), Signals()
     with signals.catch(), lock_folder(folder):
@@ -196,6 +190,4 @@ def follow_command(
             raise
         forget_command(ledger.command, folder)
         note_finished(ledger, folder, note=note)
-        return CommandResult(
-            exit_code=end.exit_code, seconds=end.seconds, finding=find_job_fault(job, end, folder=folder)
-        )
+        return end.exit_code, find_job_fault(job, end, folder=folder)

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from builder.compile.step_scripts import compute_notice, parse_minutes
 from builder.execute.execution import LocalPrefix
 from builder.execute.preflight import find_programs
 from builder.execute.reproduction import list_rebuild_steps
-from builder.execute.runner import make_room
+from builder.execute.step_runner import make_room
 from builder.inspect.origin import Origin
 from builder.layers.uv import VARIABLE, find_own_uv
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step, StepJob, signal_option
 from builder.slurm.client import Slurm
 from builder.slurm.job_overrides import JobOverrides
-from builder.slurm.job_record import read_record
-from builder.slurm.ledger import Kind, Ledger, SubmittedJob, forget_ledger, read_ledger, write_ledger
+from builder.slurm.ledger import Kind, Ledger, SubmittedJob, forget_ledger, list_open_jobs, read_ledger, write_ledger
 from builder.system.layout import AGAIN
 from builder.system.process import find_program
 
@@ -85,12 +83,6 @@ _RESPECTED = re.compile(
 )
 
 
-class SignalShield(Protocol):
-    """A `with` block that no signal ends half done."""
-
-    def __call__(self) -> AbstractContextManager[None]: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class SubmitOptions:
     """How the jobs of a plan are submitted: by the site's rules and the user's options.
@@ -146,7 +138,7 @@ def submit(
     batch: SubmitOptions,
     folder: Path,
     slurm: Slurm,
-    undisturbed: SignalShield,
+    undisturbed: Callable[[], AbstractContextManager[None]],
 ) -> None:
     """Submit the steps from a folder, each build step after the one before it, every smoke test after the last of them.
 
@@ -154,17 +146,7 @@ def submit(
     before. A second build comes after the first. What is in the queue when one of them is refused is cancelled. Raises
     StepError, or OSError when a folder cannot be written.
     """
-    ledgers = {
-        task.number: Ledger(
-            site=task.plan.site, kind=batch.kind, output=str(task.output), lead=task.lead, command=batch.command,
-            origin=task.origin,
-        )
-        for task in tasks
-    }  # fmt: skip
-    for task in tasks:
-        write_ledger(
-            ledgers[task.number], task.folder
-        )  # a folder that cannot be written is known before a job is there
+    ledgers = {task.number: _begin_ledger(task, batch=batch) for task in tasks}
     submitted: list[str] = []
     after: tuple[str, ...] = ()
     try:
@@ -184,6 +166,16 @@ def submit(
             if not ledgers[task.number].jobs:
                 forget_ledger(task.folder)
         raise
+
+
+def _begin_ledger(task: Task, *, batch: SubmitOptions) -> Ledger:
+    """Write a ledger without jobs: a folder that cannot be written is known before a job is there."""
+    ledger = Ledger(
+        site=task.plan.site, kind=batch.kind, output=str(task.output), lead=task.lead, command=batch.command,
+        origin=task.origin,
+    )  # fmt: skip
+    write_ledger(ledger, task.folder)
+    return ledger
 
 
 def _order_steps(steps: Sequence[Step], tasks: Sequence[Task], *, again: bool) -> list[tuple[Step, bool]]:
@@ -271,9 +263,7 @@ def find_step_job(step: Step) -> StepJob:
 def list_unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
     """Jobs of a folder that wait or run."""
     ledger = read_ledger(folder)
-    if ledger is None or ledger.finished:
-        return ()
-    open_jobs = [job.job for job in ledger.jobs if read_record(folder, job.job) is None]
+    open_jobs = [] if ledger and ledger.finished else list_open_jobs(ledger, folder)
     states = slurm.query_states(open_jobs) if open_jobs else {}
     if states is None:
         return tuple(open_jobs)  # no answer: better too careful

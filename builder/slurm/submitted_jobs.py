@@ -1,8 +1,6 @@
-"""What is printed, and done, when someone stops following jobs.
+"""Submitted jobs to their end: what each has left, the verdict, the image in its place and the report.
 
-A second build as jobs, to compare: the same job scripts once more, in a copy of the plan below the plan folder.
-
-From submitted jobs to a report: follow them to their end, judge what they left, put the image into its place.
+A second build as jobs, to compare, is the same job scripts once more, in a copy of the plan below the plan folder.
 """
 
 from __future__ import annotations
@@ -38,8 +36,16 @@ from builder.model.plan import LIMIT, Plan, Step, from_json
 from builder.model.report import Report
 from builder.model.text import is_plain_path
 from builder.slurm.client import NODE_LOST, JobState, Slurm
-from builder.slurm.job_record import JobRecord, drop_old_record, read_record
-from builder.slurm.ledger import Ledger, name_ledger_file, note_finished, read_ledger
+from builder.slurm.ledger import (
+    JobRecord,
+    Ledger,
+    drop_old_record,
+    list_open_jobs,
+    name_ledger_file,
+    note_finished,
+    read_ledger,
+    read_record,
+)
 from builder.slurm.monitor import Monitor, SlurmRunner
 from builder.system.files import remove_tree
 from builder.system.layout import AGAIN, JOBS, PLAN_FILE, plan_folder
@@ -47,12 +53,6 @@ from builder.system.process import find_program
 from builder.system.trust import read_below
 
 NAMED = 4  # jobs in a message; of more only the number
-
-
-def list_open_jobs(folder: Path) -> list[str]:
-    """The jobs of a folder that have left no record yet."""
-    ledger = read_ledger(folder)
-    return [job.job for job in ledger.jobs if read_record(folder, job.job) is None] if ledger else []
 
 
 def describe_interrupt(jobs: Sequence[str], *, place: Path, cancelled: bool) -> str:
@@ -68,7 +68,7 @@ def describe_interrupt(jobs: Sequence[str], *, place: Path, cancelled: bool) -> 
 
 def stop_following(folder: Path, stop: SignalInterrupt, *, slurm: Slurm, cancel: bool) -> None:
     """Cancel the open jobs where that was requested, and give the words for the user to what stopped it."""
-    left = list_open_jobs(folder)
+    left = list_open_jobs(read_ledger(folder), folder)
     if cancel:
         slurm.cancel(left)
     stop.message = describe_interrupt(left, place=folder, cancelled=cancel)
@@ -155,7 +155,6 @@ class JobView:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
         if self.record is not None and not self.record.ending and self.state is None:
             return True
         # While Slurm clears up it may put the job back into the queue.
@@ -297,7 +296,7 @@ def _carry_out(run: Execution, steps: tuple[Step, ...], *, runner: SlurmRunner) 
             judge_again(run, second, runner=runner, image=run.image or run.output)
     finally:
         run.progress.end()
-    runner.monitor.slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
+    runner.monitor.slurm.cancel(list_open_jobs(ledger, run.folder))
     if known is None:
         report = run.report(max(0.0, time.time() - ledger.began))
         # The attestations of an image that was there already are those of its own build.

@@ -17,7 +17,6 @@ def parse_count(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """Parse a number of seconds."""
     try:
         found = float(text)
     except ValueError:
@@ -75,7 +74,6 @@ def parse_variable(text: str) -> Tuple[str, str]:
 
 
 def parse_names(text: str) -> Tuple[str, ...]:
-    """Parse names of workloads."""
     found = tuple(part for part in text.split(",") if part)
     if not all(re.fullmatch(r"[a-z][a-z0-9-]*", name) for name in found):
         raise argparse.ArgumentTypeError(f'"{text}" is not a list of workloads, such as mnist,ddp')

@@ -50,15 +50,15 @@ def parse_mask(mask: object) -> Set[int]:
     return {core for core in range(bits.bit_length()) if bits >> core & 1}
 
 
-def format_cores(cores: List[int]) -> str:
-    """Format cores as Linux lists them: 1-7,9."""
+def format_cores(cores: List[int], most: int = 16) -> str:
+    """Format cores as Linux lists them: 1-7,9; so many ranges at most."""
     parts: List[List[int]] = []
     for core in cores:
         if parts and core == parts[-1][1] + 1:
             parts[-1][1] = core
         else:
             parts.append([core, core])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts[:16]) + (",..." if len(parts) > 16 else "")
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts[:most]) + (",..." if len(parts) > most else "")
 
 
 def check_devices(facts: ResultView) -> List[Check]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from array import array
-from typing import Any, List
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,8 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 from . import data, rendezvous, snapshot, training
-from .collectives import name_signal
 from .ranks import RankRun
+from .rendezvous import name_signal
 
 
 def run_rank(run: RankRun, device: Any) -> None:
@@ -57,7 +57,7 @@ def _train(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digit
     while trainer.epoch < trainer.config.epochs:
         sampler.set_epoch(trainer.epoch)
         order = list(sampler)
-        run.record["orders"].append(_digest(order))
+        run.record["orders"].append(hashlib.sha256(array("q", order).tobytes()).hexdigest()[:16])
         whole = trainer.train_epoch(images, labels, torch.tensor(order).to(device), go_on)
         summary = trainer.summarize()
         run.note(training=summary, samples=trainer.samples, last_loss=summary["last_loss"])
@@ -92,10 +92,6 @@ def _note_stop(run: RankRun, trainer: training.Trainer) -> None:
     total = trainer.config.epochs * trainer.config.steps
     text = f"ended by {name_signal(stopped['signal'])} after step {trainer.steps_done} of {total}"
     stopped.update(step=trainer.steps_done, text=f'{text}, saved in the snapshot "{run.options.snapshot}"')
-
-
-def _digest(order: List[int]) -> str:
-    return hashlib.sha256(array("q", order).tobytes()).hexdigest()[:16]
 
 
 def _sampler(images: int, run: RankRun) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from typing import Dict, Iterable
 
-from . import hardware, job_variables, ranks
+from . import hardware, ranks
 from .exceptions import UsageError
 from .options import WorkloadOptions
 from .ranks import RankRun
@@ -47,7 +48,7 @@ def work(run: WorkloadRun) -> None:
     assert isinstance(run, RankRun)
     run.note(state="starting", affinity=sorted(os.sched_getaffinity(0)))
     if run.options.workload == "probe":
-        run.note(variables=job_variables.select_variables(name for name, _ in run.options.expect_variable))
+        run.note(variables=select_variables(name for name, _ in run.options.expect_variable))
         run.prepare_log()
     torch = hardware.load_torch()
     run.note(torch=hardware.describe_torch(torch))
@@ -55,9 +56,9 @@ def work(run: WorkloadRun) -> None:
     wanted = "cpu" if run.options.workload == "pi" else run.options.device
     kind, index = hardware.choose_device(torch, wanted, run.placement.local_rank)
     run.note(device=hardware.describe_device(torch, kind, index))
-    from . import collectives  # imports torch
+    from . import rendezvous  # imports torch
 
-    collectives.run_rank(run, hardware.select_device(torch, kind, index))
+    rendezvous.run_rank(run, hardware.select_device(torch, kind, index))
 
 
 def _follow_parent() -> None:
@@ -65,3 +66,22 @@ def _follow_parent() -> None:
     while os.read(0, 64):
         pass
     os._exit(1)
+
+
+# Results are published, and a variable may hold a secret: only these are recorded.
+_KEPT = (
+    "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
+    "ZE_FLAT_DEVICE_HIERARCHY", "MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID",
+    "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID", "SLURM_CPUS_PER_TASK", "PMI_RANK", "PMI_SIZE",
+    "OMPI_COMM_WORLD_RANK", "GLOO_SOCKET_IFNAME", "PYTHONNOUSERSITE", "HSA_FORCE_FINE_GRAIN_PCIE", "CXI_FORK_SAFE",
+    "CXI_FORK_SAFE_HP",
+)  # fmt: skip
+_FAMILIES = ("NCCL_", "RCCL_", "CCL_", "FI_", "I_MPI_", "MIOPEN_", "OMP_", "KMP_", "GOMP_")
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+
+
+def select_variables(wanted: Iterable[str] = ()) -> Dict[str, str]:
+    """Select the variables that describe the job, and those named in ``wanted``."""
+    names = {name for name in os.environ if name in _KEPT or name.startswith(_FAMILIES)}
+    safe = {name for name in names if not any(word in name for word in _SECRET)}
+    return {name: os.environ[name] for name in sorted(safe | set(wanted)) if name in os.environ}

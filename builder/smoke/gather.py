@@ -64,7 +64,6 @@ def read_records(result_path: str, world: int, not_before: float = 0.0) -> List[
 
 
 def find_records(result_path: str) -> List[str]:
-    """Find the rank records of a result."""
     folder, name = os.path.split(os.path.abspath(result_path))
     pattern = re.compile(re.escape(name) + r"\.rank[0-9]{1,7}\.json")
     try:

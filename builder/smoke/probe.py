@@ -9,7 +9,7 @@ from typing import Any, Dict
 import torch
 import torch.distributed as dist
 
-from . import dataloader, hardware, kernel_caches, libraries, rendezvous
+from . import dataloader, hardware, libraries, rendezvous
 from .ranks import RankRun
 
 
@@ -20,7 +20,7 @@ def run_rank(run: RankRun, device: Any) -> None:
     run.note(
         state="at its first collective",
         devices=hardware.describe_devices(torch, device.type),
-        caches=kernel_caches.find_caches(_vendor(device)),
+        caches=libraries.find_caches(_vendor(device)),
     )
     total = torch.tensor([float(run.placement.rank + 1)], device=device)
     dist.all_reduce(total)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 from datetime import timedelta
 from importlib import import_module
@@ -15,7 +16,7 @@ from typing import Any, Iterable, List
 import torch
 import torch.distributed as dist
 
-from .exceptions import RunError
+from .exceptions import RunError, StoppedError
 from .ranks import RankRun
 from .run import find_first_line
 
@@ -75,7 +76,6 @@ def reduce_max(values: List[float], device: Any) -> List[float]:
 
 
 def wait_for_all(device: Any) -> None:
-    """Wait for every rank."""
     reduce_max([0.0], device)
 
 
@@ -91,9 +91,8 @@ def choose_backend(kind: str) -> str:
     try:
         import_module("oneccl_bindings_for_pytorch")
     except Exception as fault:
-        raise RunError(
-            f"no backend for xpu: torch has no xccl and oneCCL's bindings fail: {find_first_line(fault)}"
-        ) from None
+        message = f"no backend for xpu: torch has no xccl and oneCCL's bindings fail: {find_first_line(fault)}"
+        raise RunError(message) from None
     return "ccl"
 
 
@@ -149,3 +148,35 @@ def _leave(run: RankRun, present: Iterable[int], seconds: float) -> None:
 
 def _count_seconds_left(run: RankRun) -> float:
     return max(1.0, run.count_seconds_left())
+
+
+_LOST = ("gloo", "nccl", "ccl", "connection", "peer", "timed out", "timeout", "socket", "store")
+
+
+def run_rank(run: RankRun, device: Any) -> None:
+    """Run this rank's part and report; raises RunError, and StoppedError if a signal ended it in good order."""
+    part = import_module(f".{run.options.workload}", __package__)
+    try:
+        part.run_rank(run, device)
+        report(run)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    except RuntimeError as fault:  # torch raises it for a lost peer, a timeout and other faults
+        raise explain_loss(run, fault) from None
+    stopped = run.record.get("stopped")
+    if stopped:
+        raise StoppedError(stopped["text"], 128 + int(stopped["signal"]))
+
+
+def explain_loss(run: RankRun, fault: RuntimeError) -> Exception:
+    """Convert a fault of lost communication to a RunError; return any other fault unchanged."""
+    text = " ".join(str(fault).split())[:300]
+    if not any(word in text.lower() for word in _LOST):
+        return fault
+    run.record["lost"] = True
+    return RunError(f"the communication failed while {run.record['state']}: {text}")
+
+
+def name_signal(number: int) -> str:
+    """Name a signal: SIGTERM for 15."""
+    return signal.Signals(number).name

@@ -43,9 +43,9 @@ def work(run: WorkloadRun) -> None:
         "{exec_to_first_step:.2f} s to the first step, {import_torch:.2f} s of it for torch".format(**seconds)
     )
     if isinstance(run, RankRun):
-        from . import collectives  # imports torch
+        from . import rendezvous  # imports torch
 
-        collectives.run_rank(run, device)
+        rendezvous.run_rank(run, device)
 
 
 def _step(torch: Any, device: Any) -> None:

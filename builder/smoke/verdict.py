@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from . import check_figures, check_probe, check_run, check_training
-from .checks import Check, ResultView, find_vendor, show
-
-__all__ = ["SCHEMA", "Check", "find_vendor", "has_passed", "judge"]
+from . import check_figures, check_probe, check_run
+from .checks import Check, ResultView, show
 
 SCHEMA = 1
 
@@ -49,13 +47,13 @@ _RULES: Dict[str, Tuple[_Rule, ...]] = {
         check_probe.check_workers, *_DEVICE, check_run.check_backend, check_run.check_time,
     ),
     "mnist": (
-        check_run.check_error, check_training.check_accuracy, check_training.check_loss, *_DEVICE,
+        check_run.check_error, check_figures.check_accuracy, check_figures.check_loss, *_DEVICE,
         check_run.check_time,
     ),
     "ddp": (
-        check_run.check_error, check_run.check_ranks, check_training.check_accuracy, check_training.check_loss,
-        check_training.check_rank_losses, check_training.check_checksums, check_training.check_shares,
-        check_training.check_orders, *_DEVICE, check_run.check_backend, check_run.check_time,
+        check_run.check_error, check_run.check_ranks, check_figures.check_accuracy, check_figures.check_loss,
+        check_figures.check_rank_losses, check_figures.check_checksums, check_figures.check_shares,
+        check_figures.check_orders, *_DEVICE, check_run.check_backend, check_run.check_time,
     ),
     "pi": (
         check_run.check_error, check_run.check_ranks, check_figures.check_integral, check_figures.check_times,

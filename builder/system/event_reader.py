@@ -55,7 +55,6 @@ class EventReader:
     _skip: bool = field(default=False)  # the rest of a line that is too long
 
     def read(self) -> list[Event]:
-        """Read what is new."""
         try:
             with os.fdopen(self.opened(), "rb", buffering=0) as file:
                 file.seek(self._offset)

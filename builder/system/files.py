@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from builder.sif import tree
-from builder.sif.tree import remove as remove_tree
+
+remove_tree = tree.remove
 
 
 @contextmanager
@@ -26,11 +27,7 @@ def make_temporary_path(path: Path) -> Iterator[Path]:
 def sync(path: Path) -> None:
     """Flush a file or folder to the disk, as far as the file system supports it."""
     with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        tree.sync(path)
 
 
 def name_draft(path: Path) -> Path:
@@ -102,6 +99,3 @@ def _keep_status(handle: int, like: os.stat_result, *, of: Path) -> None:
             with suppress(OSError):
                 os.setxattr(handle, name, os.getxattr(of, name))
     os.fchmod(handle, stat.S_IMODE(like.st_mode))
-
-
-__all__ = ["make_temporary_path", "name_draft", "remove_tree", "sync", "write_atomic"]

@@ -90,10 +90,10 @@ def _read(path: str) -> bytes:
         os.close(handle)
 
 
-def end_marked(mark: bytes, *, grace: float = GRACE) -> None:
+def end_marked(mark: bytes) -> None:
     """Stop the processes with a mark in their environment, and all of their sessions: SIGTERM, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        until = time.monotonic() + grace
+        until = time.monotonic() + GRACE
         members = add_sessions(find_members(None, mark=mark))
         for pid in members:
             with suppress(ProcessLookupError, PermissionError):

@@ -21,8 +21,8 @@ from builder.audit.binary import read_binary
 from builder.audit.content import Memory
 from builder.audit.distribution import Distribution, Inventory
 from builder.audit.elf import parse_version
-from builder.audit.folder import read_folder
 from builder.audit.gpu_verdict import Machine, Verdict, judge
+from builder.audit.installed import read_folder
 from builder.audit.sif_image import read_image
 from builder.audit.wheel import read_wheel
 

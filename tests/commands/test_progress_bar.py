@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.progress import Bar, format_size
+from builder.execute.progress import Bar
 from builder.model.plan import Plan, PlanFile, Step, to_json
+from builder.model.units import format_bytes
 
 REPORTS = """
 tell() { printf '{"event": "progress", "what": "%s", "done": %s, "total": %s}\\n' "$@" >>"$RECIPE_EVENTS"; sleep 0.6; }
@@ -24,7 +25,7 @@ echo image >image.sif
 BUILD = """
 import os, sys
 from pathlib import Path
-from builder.execute.executor import execute
+from builder.execute.plan_executor import execute
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.progress import choose_progress
 from builder.model.plan import from_json
@@ -79,8 +80,8 @@ def on_a_terminal(folder: Path, how: str) -> str:
 
 def test_a_terminal_shows_bytes_and_the_time_left(folder: Path) -> None:
     said = on_a_terminal(folder, "loud")
-    assert re.search(r"\[1/1\] build  \d\.\d s  writing the image  \[#{5}\.{15}\] 25%  1\.0 GB of 4\.0 GB", said)
-    assert re.search(r"\[#{10}\.{10}\] 50%  2\.0 GB of 4\.0 GB  [12]\.\d s left", said)
+    assert re.search(r"\[1/1\] build  \d\.\d s  writing the image  \[#{5}\.{15}\] 25%  1\.00 GB of 4\.00 GB", said)
+    assert re.search(r"\[#{10}\.{10}\] 50%  2\.00 GB of 4\.00 GB  [12]\.\d s left", said)
     assert re.search(r"packing .* base  34 MB", said)
     assert "\x1b[31m base" not in said  # what a program reports moves no cursor
     assert "[1/1] build: done after" in said
@@ -116,7 +117,7 @@ def test_what_is_complete_is_not_shown_any_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (999, "999 B"), (34_500_000, "34 MB"), (1_250_000_000, "1.2 GB")]
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (34_500_000, "34 MB"), (1_250_000_000, "1.25 GB")]
 )
 def test_bytes_as_people_say_them(count: int, text: str) -> None:
-    assert format_size(count) == text
+    assert format_bytes(count) == text

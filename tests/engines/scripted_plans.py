@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.execute.build_options import ExecutionOptions
-from builder.execute.executor import execute
+from builder.execute.plan_executor import execute
 from builder.execute.plan_folder import write_plan
 from builder.execute.progress import QuietProgress
 from builder.model.plan import Plan, PlanFile, Step
@@ -28,7 +28,7 @@ MAKES_IMAGE = "echo image >draft && mv draft image.sif\n"
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
-from builder.execute.executor import execute
+from builder.execute.plan_executor import execute
 from builder.execute.build_options import SignalInterrupt, ExecutionOptions
 from builder.execute.progress import QuietProgress
 from builder.model.plan import from_json

@@ -15,7 +15,7 @@ import pytest
 from scripted_plans import HOLDER, MAKES_IMAGE, Place, plan_of, until
 
 from builder.execute.build_options import ExecutionOptions
-from builder.execute.executor import execute, raise_on_failure
+from builder.execute.plan_executor import execute, raise_on_failure
 from builder.execute.progress import QuietProgress
 from builder.model.finding import BuilderError, ConfigError, StepError, ToolError
 from builder.model.plan import Plan

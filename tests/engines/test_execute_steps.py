@@ -14,11 +14,10 @@ import pytest
 from scripted_plans import MAKES_IMAGE, Place, own_word, plan_of
 
 from builder.execute.build_options import ExecutionOptions
-from builder.execute.executor import execute, raise_on_failure
+from builder.execute.plan_executor import execute, raise_on_failure
 from builder.execute.progress import PlainProgress
 from builder.model.finding import SmokeError, ToolError
-from builder.system.capture import BackgroundCommand, capture
-from builder.system.process import run
+from builder.system.process import BackgroundCommand, capture, run
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from elsewhere import on_another_machine
 from recipe_program import Done, Room, inside, report_of, run
 from stand_ins.images import docker, stand_in_debian
 
-from builder.inspect.image_comparison import FileSystem, compare_file_systems
+from builder.inspect.image_comparison import compare_file_systems
 from builder.sif.digest import hash_file
+from builder.sif.reader import Reader
 from builder.sif.sif import read_sif
 
 pytestmark = pytest.mark.engines
@@ -209,7 +210,7 @@ def test_every_kind_of_difference_has_its_name(tmp_path: Path) -> None:
         fixed = ["-mkfs-time", "0", "-all-root", "-quiet", "-no-progress"]
         run(["mksquashfs", tmp_path / side, tmp_path / f"{side}.sqfs", *fixed]).expect(0)
     with (tmp_path / "one.sqfs").open("rb") as first, (tmp_path / "two.sqfs").open("rb") as second:
-        pair = [FileSystem(file) for file in (first, second)]
+        pair = [Reader(file) for file in (first, second)]
         # Folders and links were made in this or in the next second.
         found = [line for line in compare_file_systems(*pair) if not line.startswith(("/: time", "/folder"))]
     lines = [line.partition(", time")[0] for line in found]

@@ -50,8 +50,7 @@ from builder.sif.merge import merge
 from builder.sif.normalise import find_newest_base_time, make_labels_json
 from builder.sif.reader import Reader
 from builder.sif.squashfs import Squashfs, SquashfsError
-from builder.slurm.job_record import read_record
-from builder.slurm.ledger import read_ledger
+from builder.slurm.ledger import read_ledger, read_record
 
 REFUSALS = (BuilderError, LayeringError, SquashfsError)
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")

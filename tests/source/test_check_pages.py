@@ -16,7 +16,7 @@ from support.rows import rows
 
 from builder.cli.check_formats import list_codes
 from builder.cli.check_formats import read_page as rule_page
-from builder.cli.code_classes import CLASSES, list_classed_codes
+from builder.cli.explain import CLASSES, list_classed_codes
 from builder.cli.output import format_finding
 from builder.compile.compile import compile_plan
 from builder.model.finding import BuilderError, Finding

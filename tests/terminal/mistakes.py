@@ -297,9 +297,9 @@ TAKES = "exit 0"
 WORK = [
     Mistake(number="84", line="recipe build local env.yml -o here.sif", code=2, what="here.sif' exists", fix="give (--force) to replace it", files={"here.sif": "x"}, cure=add(r"\1"), then=NO_ENGINE),
     Mistake(number="85", line="recipe build local env.yml -o here.sif -n", code=2, what="here.sif' exists", fix="give (--force) to replace it", files={"here.sif": "x"}, cure=add(r"\1"), then=NO_ENGINE),
-    Mistake(number="86", line="recipe build local env.yml -o shut/x.sif", code=2, what="the output 'shut/x.sif' cannot be reached: you may not enter 'shut'", fix="choose another output with -o", files={"shut/": ""}, cure=word("shut/x.sif", "own.sif"), then=NO_ENGINE),
-    Mistake(number="87", line="recipe build local env.yml -o shut/x.sif -n", code=2, what="the output 'shut/x.sif' cannot be reached: you may not enter 'shut'", fix="choose another output with -o", files={"shut/": ""}, cure=word("shut/x.sif", "own.sif"), then=NO_ENGINE),
-    Mistake(number="88", line="recipe build local env.yml -o shut/x/x.sif", code=2, what="the output 'shut/x/x.sif' cannot be reached: you may not enter 'shut'", fix="choose another output with -o", files={"shut/": ""}, cure=word("shut/x/x.sif", "own.sif"), then=NO_ENGINE),
+    Mistake(number="86", line="recipe build local env.yml -o shut/x.sif", code=2, what="the output 'shut/x.sif' cannot be reached: the folder 'shut' may not be entered", fix="choose another output with -o", files={"shut/": ""}, cure=word("shut/x.sif", "own.sif"), then=NO_ENGINE),
+    Mistake(number="87", line="recipe build local env.yml -o shut/x.sif -n", code=2, what="the output 'shut/x.sif' cannot be reached: the folder 'shut' may not be entered", fix="choose another output with -o", files={"shut/": ""}, cure=word("shut/x.sif", "own.sif"), then=NO_ENGINE),
+    Mistake(number="88", line="recipe build local env.yml -o shut/x/x.sif", code=2, what="the output 'shut/x/x.sif' cannot be reached: the folder 'shut' may not be entered", fix="choose another output with -o", files={"shut/": ""}, cure=word("shut/x/x.sif", "own.sif"), then=NO_ENGINE),
     *(
         Mistake(number=f"89 {name}", line=f"recipe check lumi-g env.yml --backend {name}", code=code, what=f"'lumi-g' has no backend '{name}'", fix="its backends: (cotainr), layers", cure=word(name))
         for name, code in (("singularity", 2), ("dockr", 2), ("docker", 3))

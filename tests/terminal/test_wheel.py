@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.model.bundled import find_data_folder
+from builder.parse.site import find_data_folder
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("recipes", "sites")
 SHOW = """
-from builder.model.bundled import find_data_folder
+from builder.parse.site import find_data_folder
 print(*sorted(path.name for name in ("recipes", "sites") for path in find_data_folder(name).iterdir()))
 """
 

@@ -15,7 +15,7 @@ from support.made_elf import bundle, compressed, elf, fatbin, installed, wheel
 from builder.audit import content
 from builder.audit.conda_package import read_conda
 from builder.audit.content import AuditError
-from builder.audit.folder import read_folder
+from builder.audit.installed import read_folder
 from builder.audit.wheel import read_wheel
 
 CUDA = elf(needed=["libcudart.so.12"], sections={".nv_fatbin": fatbin(("cubin", 90, "", ""))})

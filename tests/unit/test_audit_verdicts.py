@@ -9,8 +9,8 @@ from pathlib import Path
 from support.made_elf import ARM, bundle, elf, fatbin, installed, wheel
 from support.rows import rows
 
-from builder.audit.folder import read_folder
 from builder.audit.gpu_verdict import Machine, Verdict, judge
+from builder.audit.installed import read_folder
 from builder.audit.wheel import read_wheel
 from builder.inspect.gpu import make_machine
 from builder.parse.site import load_site

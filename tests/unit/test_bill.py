@@ -23,8 +23,8 @@ from builder.model.recipe import Recipe
 from builder.model.report import Report
 from builder.model.site import Site
 from builder.pipeline.plans import load, make_plan
+from builder.sif.digest import hash_file
 from builder.sif.sif import read_sif
-from builder.system.checksums import hash_file
 
 
 @rows("package", PACKAGES, ids=lambda package: package.name)

@@ -8,8 +8,7 @@ import pytest
 from support.rows import rows
 
 from builder.cli.check_formats import list_codes, read_page
-from builder.cli.code_classes import find_class, list_classed_codes
-from builder.cli.explain import format_page
+from builder.cli.explain import find_class, format_page, list_classed_codes
 from builder.cli.main import run
 
 Capture = pytest.CaptureFixture[str]

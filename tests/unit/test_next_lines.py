@@ -23,7 +23,7 @@ from builder.parse.site import find_site_files, load_site
 from builder.pipeline.plans import make_plan
 from builder.pipeline.request import Build
 from builder.slurm.client import JobState
-from builder.slurm.job_record import JobRecord
+from builder.slurm.ledger import JobRecord
 from builder.slurm.submitted_jobs import JobView
 
 PROGRAM = "python3 -c 'import torch; print(torch.__version__)'"

@@ -12,7 +12,7 @@ from support.rows import rows
 
 from builder.cli.main import run
 from builder.cli.output import echo, format_columns, format_finding
-from builder.cli.terminal import summarize_build, summarize_workload
+from builder.cli.terminal import summarize_build, summarize_result
 from builder.execute.progress import PlainProgress
 from builder.model import mask
 from builder.model.finding import Finding, Location
@@ -84,12 +84,12 @@ def test_security_18_the_verdict_of_an_odd_result(odd: object) -> None:
             "training": {"first_loss": odd, "last_loss": odd},
             "seconds": {"total": odd},
         }
-        found = summarize_workload({**whole, name: odd})
+        found = summarize_result({**whole, name: odd})
         assert found == "" or found.isprintable()
-    assert summarize_workload(odd) is not None
+    assert summarize_result(odd) is not None
 
 
 def test_security_20_a_job_masks_the_same_names_as_a_build() -> None:
     script = (CLI.parent / "data" / "templates" / "record.sh").read_text(encoding="utf-8")
-    assert mask._SECRET_NAME.pattern in script
+    assert mask._SECRET_PART.pattern in script
     assert mask._HARMLESS_NAME.pattern in script

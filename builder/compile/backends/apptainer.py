@@ -55,8 +55,7 @@ def plan(target: Target) -> BackendPlan:
     """Make a definition file, the script that builds it and the job that runs the script."""
     name = name_image(target)
     image = f"{name}.sif"
-    number = 1
-    script = f"{number}-build-image.sh"
+    script = "1-build-image.sh"
     files = [
         PlanFile(path="engine.sh", text=read_template("engine.sh")),
         PlanFile(path=f"{name}.def", text=make_definition(target)),

@@ -73,16 +73,6 @@ def plan(target: Target) -> BackendPlan:
     ]
     as_job = make_convert_job(target, archive=archive, image=image, name=f"{name}-convert", script="2-convert.sbatch")
     files += list_job_files(as_job)
-    build = Step(
-        name="build-image",
-        kind="build",
-        why=f"build and save {make_tag(target)} from {target.base.reference}",
-        script="1-build-image.sh",
-        produces=(archive,),
-        programs=("docker",),
-        space_gib=estimate_size_gib(target),
-        where="workstation",
-    )
     convert = Step(
         name="convert",
         kind="convert",
@@ -92,9 +82,21 @@ def plan(target: Target) -> BackendPlan:
         programs=("|".join(list_runtime_commands(target)),),
         space_gib=estimate_size_gib(target) * 2,
     )
+    steps = (_make_build_step(target, archive=archive), attach_job(convert, as_job))
     copies = (*list_image_copies(target), NORMALISER)
-    return BackendPlan(
-        image=image, image_kind="sif", files=tuple(files), steps=(build, attach_job(convert, as_job)), copies=copies
+    return BackendPlan(image=image, image_kind="sif", files=tuple(files), steps=steps, copies=copies)
+
+
+def _make_build_step(target: Target, *, archive: str) -> Step:
+    return Step(
+        name="build-image",
+        kind="build",
+        why=f"build and save {make_tag(target)} from {target.base.reference}",
+        script="1-build-image.sh",
+        produces=(archive,),
+        programs=("docker",),
+        space_gib=estimate_size_gib(target),
+        where="workstation",
     )
 
 

@@ -36,9 +36,8 @@ def check(target: Target) -> tuple[Finding, ...]:
         found.append(Finding(code="tykky-env", message=message, at=at, fix=fix, level="note"))
     if target.site.build.wrapper_path == "":
         message = f"the site '{target.site.name}' does not say where tykky puts its environment"
-        found.append(
-            Finding(code="tykky-path", message=message, at=Location(key="build.wrapper_path"), fix="add it to the site")
-        )
+        fix = "add it to the site"
+        found.append(Finding(code="tykky-path", message=message, at=Location(key="build.wrapper_path"), fix=fix))
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from builder.model.finding import Finding, Level
 from builder.model.target import Target
-from builder.resolve.checks import builds, conda_builds, packages, site_stack, spelling, versions
+from builder.resolve.checks import builds, conda_builds, packages, site_stack, spelling
 
 Check = Callable[[Target], Iterator[Finding]]
 
@@ -44,7 +44,7 @@ CHECKS: tuple[Check, ...] = (
     spelling.check_near_miss,
     spelling.check_system_name,
     spelling.check_other_system,
-    versions.check_two_versions,
+    conda_builds.check_two_versions,
     packages.check_pins,
 )
 

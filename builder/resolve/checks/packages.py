@@ -356,7 +356,6 @@ def _is_chosen(name: str) -> bool:
 
 
 def locate(recipe: Recipe, line: PipRequirement) -> Location:
-    """Return the location of a requirement."""
     return Location(file=line.file or recipe.file, line=line.line)
 
 

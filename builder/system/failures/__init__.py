@@ -5,12 +5,26 @@ Wordings were seen with pip 22.3 and 26.3, uv 0.13.8, Apptainer 1.4.5, mksquashf
 their issue threads.
 """
 
-from builder.system.failures.cause import Cause
-from builder.system.failures.engines import ENGINES
-from builder.system.failures.installers import PACKAGES
-from builder.system.failures.resources import MACHINE, OWN
+from __future__ import annotations
 
-SURE, SAID_BY_US = OWN[:-1], OWN[-1:]
+import re
+from dataclasses import dataclass
 
-# General messages of our own scripts come last: an engine may have printed the reason.
-CAUSES: tuple[Cause, ...] = SURE + MACHINE + ENGINES + PACKAGES + SAID_BY_US
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """One known failure; `message` and `fix` may have groups of `pattern` and `needs`, and a server's `{host}`."""
+
+    code: str
+    pattern: re.Pattern[str]
+    message: str
+    fix: str
+    needs: re.Pattern[str] | None = None  # must be in some line as well
+    within: int = 80  # lines from the end of the log
+
+
+def make_cause(code: str, *wordings: str, message: str, fix: str, needs: str = "", within: int = 80) -> Cause:
+    """Make a cause from regular expressions, any of which tells it; `needs` must match some line as well."""
+    pattern = re.compile("|".join(wordings))
+    needed = re.compile(needs) if needs else None
+    return Cause(code=code, pattern=pattern, message=message, fix=fix, needs=needed, within=within)

@@ -1,6 +1,6 @@
 """Failures of Apptainer, cotainr, Docker and registries."""
 
-from builder.system.failures.cause import make_cause
+from builder.system.failures import make_cause
 
 ENGINES = (
     make_cause(

@@ -1,6 +1,6 @@
 """Failures of pip, uv, conda and of the network between them and their indexes."""
 
-from builder.system.failures.cause import make_cause
+from builder.system.failures import make_cause
 
 _COMPILERS = r"gcc|g\+\+|cc|c\+\+|gfortran|clang|clang\+\+|nvcc|hipcc|icpx"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builder.system.failures.cause import make_cause
+from builder.system.failures import make_cause
 
 OWN = (
     make_cause(

@@ -7,10 +7,9 @@ import re
 import pytest
 from support.rows import rows
 
-from builder.execute.diagnose import UNKNOWN, explain, find_error_line
+from builder.execute.diagnose import CAUSES, UNKNOWN, explain, find_error_line
 from builder.model.plan import Step
 from builder.system.event_reader import Event
-from builder.system.failures import CAUSES
 
 STEP = Step(name="build", kind="build", why="", script="1-build.sh")
 

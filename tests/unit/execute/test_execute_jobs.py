@@ -13,12 +13,11 @@ from support.rows import rows
 
 from builder.compile.step_scripts import parse_minutes
 from builder.execute.judgement import judge_suite, list_suite_shapes
-from builder.execute.runner import OutputStat
+from builder.execute.step_runner import OutputStat
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import JobState, Slurm, explain_endless_wait, explain_rejection
 from builder.slurm.job_overrides import JobOverrides, read_overrides
-from builder.slurm.job_record import name_record_file, read_record
 from builder.slurm.ledger import (
     Ledger,
     SubmittedJob,
@@ -26,11 +25,12 @@ from builder.slurm.ledger import (
     keep_command,
     name_ledger_file,
     read_ledger,
+    read_record,
     write_ledger,
 )
 from builder.slurm.monitor import LAG, Follower, JobResult, LogTail, Monitor, find_job_fault
 from builder.slurm.submit import SubmitOptions, make_arguments
-from builder.system.capture import CapturedOutput
+from builder.system.process import CapturedOutput
 
 PlanOf = Callable[..., Plan]
 DEMO = StepJob(name="demo-build", minutes=60, notice=120)
@@ -204,8 +204,8 @@ RECORD = {"schema": 1, "job": "12", "exit_code": 3, "reason": "", "started": 10,
 
 
 def test_a_record(tmp_path: Path) -> None:
-    name_record_file(tmp_path, "12").parent.mkdir()
-    name_record_file(tmp_path, "12").write_text(json.dumps(RECORD))
+    (tmp_path / "jobs/12.json").parent.mkdir()
+    (tmp_path / "jobs/12.json").write_text(json.dumps(RECORD))
     found = read_record(tmp_path, "12")
     assert found is not None
     assert (found.exit_code, found.seconds, found.nodes) == (3, 4.0, "n1")
@@ -213,8 +213,8 @@ def test_a_record(tmp_path: Path) -> None:
 
 @rows("change", [{"job": "13"}, {"schema": 2}, {"exit_code": "x"}, {"started": None}])
 def test_what_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
-    name_record_file(tmp_path, "12").parent.mkdir()
-    name_record_file(tmp_path, "12").write_text(json.dumps({**RECORD, **change}))
+    (tmp_path / "jobs/12.json").parent.mkdir()
+    (tmp_path / "jobs/12.json").write_text(json.dumps({**RECORD, **change}))
     assert read_record(tmp_path, "12") is None
 
 
@@ -339,7 +339,7 @@ def follower(folder: Path, *words: str, started: float = 0.0, ended: float = 0.0
 
 
 def test_the_record_of_a_job_that_must_end_waits_for_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, log = name_record_file(tmp_path, "12"), tmp_path / "b-12.log"
+    path, log = tmp_path / "jobs/12.json", tmp_path / "b-12.log"
     path.parent.mkdir()
     told = {**RECORD, "exit_code": 143, "reason": "time limit", "ending": True}
     path.write_text(json.dumps(told))
@@ -361,7 +361,7 @@ def test_the_record_of_a_job_that_must_end_waits_for_its_work(tmp_path: Path, mo
 
 
 def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = name_record_file(tmp_path, "12")
+    path = tmp_path / "jobs/12.json"
     path.parent.mkdir()
     path.write_text(json.dumps({**RECORD, "exit_code": 143, "reason": "cancelled", "ending": True}))
     monkeypatch.setattr("builder.slurm.monitor.time.sleep", lambda _: None)
@@ -414,7 +414,7 @@ def test_a_record_is_waited_for_as_long_as_files_may_lag(
 def test_a_cancelled_job_is_cancelled_in_each_order_of_events(
     code: int, reason: str, word: str, expected: tuple[int, str], tmp_path: Path
 ) -> None:
-    path = name_record_file(tmp_path, "12")
+    path = tmp_path / "jobs/12.json"
     path.parent.mkdir()
     path.write_text(json.dumps({**RECORD, "exit_code": code, "reason": reason}))
     watch, _ = follower(tmp_path, word)
@@ -424,7 +424,7 @@ def test_a_cancelled_job_is_cancelled_in_each_order_of_events(
 
 def test_a_job_that_lost_its_node_fails_despite_its_record(tmp_path: Path) -> None:
     """Seen on Slurm 22.05: the script of a job whose node is set down ends with 0, and leaves a record."""
-    path = name_record_file(tmp_path, "12")
+    path = tmp_path / "jobs/12.json"
     path.parent.mkdir()
     path.write_text(json.dumps({**RECORD, "exit_code": 0}))
     watch, _ = follower(tmp_path, "NODE_FAIL")
@@ -435,7 +435,7 @@ def test_a_job_that_lost_its_node_fails_despite_its_record(tmp_path: Path) -> No
 @pytest.mark.property
 def test_a_record_of_the_run_before_says_nothing_of_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job was cancelled and put back into the queue; its next run leaves no record, and Slurm is the witness."""
-    path = name_record_file(tmp_path, "12")
+    path = tmp_path / "jobs/12.json"
     path.parent.mkdir()
     path.write_text(json.dumps({**RECORD, "exit_code": 143, "reason": "cancelled"}))
     for name, value in (("time.sleep", lambda _: None), ("ASK", (0.0, 0.0))):

@@ -13,7 +13,7 @@ from support.rows import rows
 
 import builder
 from builder.execute.build_options import ExecutionOptions, SignalInterrupt, Signals
-from builder.execute.executor import choose_steps
+from builder.execute.plan_executor import choose_steps
 from builder.layers.uv import find_own_uv
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan

@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from builder.execute import plan_folder as folder_module
-from builder.execute import up_to_date
+from builder.execute import report_file
 from builder.execute.folder_lock import lock_folder
 from builder.execute.plan_folder import lock_plan_folder, write_plan
-from builder.execute.report_file import read_report, write_report
-from builder.execute.up_to_date import explain_not_current, find_current_result
+from builder.execute.report_file import explain_not_current, find_current_result, read_report, write_report
 from builder.inspect.origin import Origin, compute_identity, compute_plan_digest, find_origin, read_origin
 from builder.inspect.origin import read_plan_digest as plan_of_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, ToolError
@@ -236,7 +235,7 @@ def test_fault_01_an_image_in_the_way_is_told_by_its_plan(place: Place, monkeypa
     """`read_image_plan` reads the SIF itself: tests/engines/test_origin.py."""
 
     def said(plan: Plan, *, of: Plan) -> str:
-        monkeypatch.setattr(up_to_date, "read_image_plan", lambda _image: compute_plan_digest(of))
+        monkeypatch.setattr(report_file, "read_image_plan", lambda _image: compute_plan_digest(of))
         why, fix = explain_not_current(plan, folder=place.kit, output=place.image, recipe_folder=place.home)
         return f"{why}; {fix}" if fix else why
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from builder.execute.executor import find_kept_image
 from builder.execute.machine import check_machine
+from builder.execute.plan_executor import find_kept_image
 from builder.execute.preflight import check_output, check_space, find_programs
 from builder.model.finding import BuilderError, ConfigError, Location, ToolError
 from builder.model.plan import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from builder.execute.runner import find_output_fault, find_output_faults, stat_output
+from builder.execute.step_runner import find_output_fault, find_output_faults, stat_output
 
 
 def test_a_product_has_to_be_there_full_and_new(tmp_path: Path) -> None:

@@ -8,17 +8,17 @@ import pytest
 from support.rows import rows
 
 from builder.execute import progress as module
-from builder.execute.parallel import choose_multi_progress
 from builder.execute.progress import (
     LiveProgress,
     PlainProgress,
     Progress,
     QuietProgress,
+    choose_multi_progress,
     choose_progress,
-    format_duration,
 )
 from builder.model.plan import Step
 from builder.model.report import StepResult
+from builder.model.units import format_clock
 
 STEP = Step(name="build", kind="build", why="build the image", script="1.sh")
 
@@ -138,7 +138,7 @@ def test_no_terminal_codes_without_a_terminal() -> None:
     [(0, "0.0 s"), (4.25, "4.2 s"), (59.9, "59.9 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (3720, "1 h 02 min")],
 )
 def test_duration(seconds: float, text: str) -> None:
-    assert format_duration(seconds) == text
+    assert format_clock(seconds) == text
 
 
 def test_a_long_line_is_wrapped_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:

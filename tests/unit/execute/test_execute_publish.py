@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.execute.build_options import SignalInterrupt
-from builder.system.checksums import Digest
-from builder.system.publish import measure_image, publish
+from builder.system.publish import Digest, measure_image, publish
 
 
 @pytest.fixture

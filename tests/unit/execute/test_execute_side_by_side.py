@@ -11,17 +11,14 @@ from collections.abc import Callable
 import pytest
 
 from builder.execute.build_options import SignalInterrupt
-from builder.execute.parallel import (
-    CancellableProgress,
-    CancelToken,
+from builder.execute.parallel import CancellableProgress, CancelToken, ParallelRunner, choose_parallelism
+from builder.execute.progress import (
     LiveMultiProgress,
-    ParallelRunner,
     PlainMultiProgress,
-    QuietMultiProgress,
+    QuietProgress,
+    SingleProgress,
     choose_multi_progress,
-    choose_parallelism,
 )
-from builder.execute.progress import QuietProgress
 from builder.model.plan import Step
 from builder.model.report import StepResult
 
@@ -108,7 +105,7 @@ def test_plain_lines_begin_with_the_name() -> None:
 
 def test_rows_on_a_terminal() -> None:
     stream = Terminal()
-    together = LiveMultiProgress(stream, width=6, verbose=True, color=False)
+    together = LiveMultiProgress(stream, width=6, verbose=True)
     with together.show():
         play(together.get_progress)
     text = stream.getvalue()
@@ -119,7 +116,7 @@ def test_rows_on_a_terminal() -> None:
 @pytest.mark.parametrize(
     ("stream", "quiet", "kind"),
     [
-        (Terminal(), True, QuietMultiProgress),
+        (Terminal(), True, SingleProgress),
         (Terminal(), False, LiveMultiProgress),
         (io.StringIO(), False, PlainMultiProgress),
     ],

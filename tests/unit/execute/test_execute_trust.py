@@ -14,8 +14,7 @@ from builder.execute.plan_folder import write_plan
 from builder.execute.report_file import read_report
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan
-from builder.slurm.job_record import name_record_file, read_record
-from builder.slurm.ledger import Ledger, SubmittedJob, name_ledger_file, read_ledger, write_ledger
+from builder.slurm.ledger import Ledger, SubmittedJob, name_ledger_file, read_ledger, read_record, write_ledger
 from builder.slurm.monitor import LogTail
 from builder.slurm.status import read_plan_list
 from builder.slurm.submitted_jobs import check_output, read_plan, require_ledger
@@ -145,7 +144,7 @@ def test_security_03_a_step_has_a_plain_name(kit: Path) -> None:
 
 @pytest.mark.parametrize("place", ["plan.json", "jobs/submitted.json", "jobs/12.json", "report.json", "jobs"])
 def test_security_03_no_link_in_a_plan_folder_is_followed(kit: Path, tmp_path: Path, place: str) -> None:
-    name_record_file(kit, "12").write_text(
+    (kit / "jobs/12.json").write_text(
         '{"schema": 1, "job": "12", "exit_code": 0, "reason": "", "started": 1, "ended": 2}'
     )
     (kit / "report.json").write_text("{}")
@@ -288,10 +287,10 @@ def test_security_18_an_odd_ledger_is_one_finding(kit: Path) -> None:
 
 def test_security_18_an_odd_record_is_no_record(kit: Path) -> None:
     for text in TEXTS + [changed(RECORD, [key], odd) for key in RECORD for odd in (*ODD, 10**400, "1" * 5000)]:
-        name_record_file(kit, "12").write_text(text, errors="surrogatepass")
+        (kit / "jobs/12.json").write_text(text, errors="surrogatepass")
         found = read_record(kit, "12")
         assert found is None or found.seconds >= 0
-    name_record_file(kit, "12").write_text('{"schema": 1, "job": "12", "exit_code": 0, "started": 1, "ended": 1e400}')
+    (kit / "jobs/12.json").write_text('{"schema": 1, "job": "12", "exit_code": 0, "started": 1, "ended": 1e400}')
     assert read_record(kit, "12") is None
 
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from builder.execute.parallel import QuietMultiProgress
 from builder.execute.plan_folder import write_plan
+from builder.execute.progress import QuietProgress, SingleProgress
 from builder.model.plan import Plan
 from builder.pipeline import batch
 from builder.pipeline.batch import follow
 from builder.pipeline.request import Outcomes
 from builder.slurm.client import JobState, Slurm
-from builder.slurm.job_record import name_record_file
 from builder.slurm.ledger import Ledger, SubmittedJob, write_ledger
 from builder.slurm.monitor import Monitor
 from builder.slurm.submitted_jobs import describe_interrupt
@@ -80,7 +79,7 @@ def folders(plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def leave_record(folder: Path, job: str) -> None:
-    name_record_file(folder, job).write_text(json.dumps({**RECORD, "job": job}))
+    (folder / f"jobs/{job}.json").write_text(json.dumps({**RECORD, "job": job}))
 
 
 def followed(
@@ -89,7 +88,9 @@ def followed(
     monkeypatch.setattr(batch, "Slurm", lambda _: slurm)
     screen: Any = Screen()
     environment = {"PATH": "/nonexistent"}
-    ended = follow(folders, environment=environment, place=Path("out"), ui=screen, display=QuietMultiProgress())
+    ended = follow(
+        folders, environment=environment, place=Path("out"), ui=screen, display=SingleProgress(QuietProgress())
+    )
     return ended, screen
 
 

@@ -15,7 +15,7 @@ from builder.lock.site_lock import SiteLock, write_locks
 from builder.model.finding import ToolError
 from builder.model.lock import BaseLock, Lock, LockRequest
 from builder.model.site import BaseImage
-from builder.system.capture import CapturedOutput
+from builder.system.process import CapturedOutput
 
 FAULTY = """\
 lock: '1'

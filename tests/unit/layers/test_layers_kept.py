@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from builder.layers.bytecode import name_compiled_file
-from builder.layers.bytecode_cache import PackageSources, compile_packages
+from builder.layers.bytecode import PackageSources, compile_packages, name_compiled_file
 from builder.layers.cache import Store
 from builder.sif.pack import Piece
 

@@ -22,11 +22,10 @@ from builder.execute.layer_cache import (
     prune_downloads,
 )
 from builder.layers import locks
-from builder.layers.cache import Store
+from builder.layers.cache import SharedCache, Store
 from builder.layers.cache_folders import CONDA, FETCH, LAYERS, MARK, UV
 from builder.layers.locks import is_dead, make_mark
 from builder.layers.private_folders import PrivateError, ensure_private_folder, ensure_temporary_parent
-from builder.layers.shared_cache import SharedCache
 from builder.model.finding import ToolError
 from builder.system.scratch import find_private_parent, make_scratch_folder
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.smoke import data, idx
+from builder.smoke import data
 from builder.smoke.digits import PIXELS
 from builder.smoke.exceptions import RunError
 
@@ -37,8 +37,8 @@ def write(folder: Path, files: dict[str, bytes]) -> str:
 @rows("inner", ["", "raw", "MNIST/raw"])
 def test_reads_plain_and_compressed_files(suffix: str, inner: str, tmp_path: Path) -> None:
     write(tmp_path / inner, {IMAGES + suffix: images(10), LABELS + suffix: labels(10)})
-    assert idx.read_pair(str(tmp_path), "t10k") == (images(10)[16:], labels(10)[8:])
-    assert idx.read_pair(str(tmp_path), "train") is None
+    assert data.read_pair(str(tmp_path), "t10k") == (images(10)[16:], labels(10)[8:])
+    assert data.read_pair(str(tmp_path), "train") is None
 
 
 def test_one_set_is_split_every_fifth_for_the_test(tmp_path: Path) -> None:

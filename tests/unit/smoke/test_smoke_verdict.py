@@ -10,7 +10,8 @@ from support.results import MNIST
 from support.rows import rows
 
 from builder.smoke.check_probe import covers, format_cores, parse_mask
-from builder.smoke.verdict import Check, find_vendor, has_passed, judge
+from builder.smoke.checks import Check, find_vendor
+from builder.smoke.verdict import has_passed, judge
 
 
 def rank(number: int, host: str = "a", count: int = 4) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
 
 
 def format_number(value: float | None, *, digits: int = 3) -> str:
@@ -31,6 +30,11 @@ def format_duration(seconds: float | None) -> str:
         return "-"
     if seconds < 1:
         return "0 s" if seconds == 0 else f"{format_number(seconds * 1000, digits=2 if seconds < 0.01 else 3)} ms"
+    return format_clock(seconds)
+
+
+def format_clock(seconds: float) -> str:
+    """Write a time that may still grow: 0.3 s, 4.1 s, 2 min 05 s, 1 h 10 min."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -39,32 +43,17 @@ def format_duration(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def format_size(count: int) -> str:
-    """Write a message size in binary units, as sweeps step in them."""
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if count >= 1 << power:
-            return f"{format_tick(round(count / (1 << power), 2))} {unit}"
-    return f"{count} B"
-
-
-def format_bytes(count: int | None) -> str:
-    """Write a file's size in MB or GB (powers of ten, as disks are sold)."""
+def format_bytes(count: float | None) -> str:
+    """Write bytes in powers of ten, as disks are sold: 512 B, 34 MB, 1.25 GB."""
     if count is None:
         return "-"
-    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{format_number(count / 1e6)} MB"
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.2f} GB"
 
 
 def format_ratio(value: float | None) -> str:
     """Write a quotient of two measurements."""
     return "-" if value is None else f"{format_number(value)}×"
-
-
-def format_time(stamp: str) -> str:
-    """Write a time of ISO 8601 in UTC, and in the zone of this machine where that is another one."""
-    try:
-        found = datetime.fromisoformat(stamp.replace("Z", "+00:00"))
-        utc, local = found.astimezone(timezone.utc), found.astimezone()
-    except (ValueError, OverflowError):
-        return stamp
-    here = f" ({local:%Y-%m-%d %H:%M} {local.tzname()})" if local.utcoffset() else ""
-    return f"{utc:%Y-%m-%d %H:%M} UTC{here}"

@@ -18,13 +18,13 @@ from builder.execute.progress import Progress
 from builder.model.finding import Finding
 from builder.model.plan import Plan, Step
 from builder.sif.events import VARIABLE
-from builder.system.event_reader import Event, make_events_file, open_events
+from builder.system.event_reader import Event, EventReader, make_events_file, open_events
 from builder.system.layout import EVENTS, LOGS
 from builder.system.process import ProcessResult, run
 from builder.system.scratch import make_step_environment
 
-# Steps in which an image can write to the plan folder: what runs there is no program of ours.
 BETWEEN = 0.05  # seconds between two looks for events while lines come
+# Steps in which an image can write to the plan folder: what runs there is no program of ours.
 REPORT_NOTHING = ("verify", "smoke", "run")
 
 
@@ -75,6 +75,33 @@ def find_output_faults(folder: Path, names: Sequence[str], *, before: dict[str, 
     return ", ".join(found)
 
 
+@dataclass
+class EventRelay:
+    """Passes on what the programs of a step report, and shows its lines."""
+
+    events: EventReader
+    on_event: Callable[[Event], None]
+    progress: Progress
+    last: float = 0.0
+
+    def report_events(self) -> None:
+        """Pass on the new events."""
+        self.last = time.monotonic()
+        for event in self.events.read():
+            self.on_event(event)
+
+    def show_line(self, text: str) -> None:
+        """Show a line; an event often comes before one."""
+        self.progress.show_line(text)
+        if time.monotonic() - self.last >= BETWEEN:
+            self.report_events()
+
+    def refresh(self) -> None:
+        """Time has passed."""
+        self.report_events()
+        self.progress.refresh()
+
+
 class StepRunner(Protocol):
     """Carries out the steps of a plan, one after the other."""
 
@@ -114,25 +141,7 @@ class LocalRunner:
         """Run the script."""
         log, path = self.log(step), self.scratch / f"{step.name}{EVENTS}"
         environment = make_step_environment(self.options.environment, scratch=self.scratch)
-        events = open_events(path, mask=self.mask)
-
-        last = 0.0
-
-        def hear() -> None:
-            nonlocal last
-            last = time.monotonic()
-            for event in events.read():
-                on_event(event)
-
-        def line(text: str) -> None:
-            self.progress.show_line(text)
-            if time.monotonic() - last >= BETWEEN:  # an event often comes before a line
-                hear()
-
-        def tick() -> None:
-            hear()
-            self.progress.refresh()
-
+        relay = EventRelay(open_events(path, mask=self.mask), on_event, self.progress)
         with suppress(OSError):
             log.replace(log.with_suffix(".previous.log"))
         if step.kind not in REPORT_NOTHING:
@@ -144,13 +153,13 @@ class LocalRunner:
                 cwd=self.folder,
                 env=environment,
                 log=log,
-                on_line=line,
-                on_tick=tick,
+                on_line=relay.show_line,
+                on_tick=relay.refresh,
                 mask=self.mask,
                 timeout=self.options.step_seconds,
             )
         finally:
-            hear()
+            relay.report_events()
 
     def find_fault(self, step: Step, ended: ProcessResult) -> Finding | None:
         """Nothing more than the log says."""

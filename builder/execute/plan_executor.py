@@ -1,4 +1,4 @@
-"""Execute a plan: run its scripts one after the other, believe products and numbers, leave nothing half done."""
+"""Execute a plan: choose its steps, prepare this machine, run them (execution.py), believe products and numbers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from builder.execute.folder_lock import lock_folder
 from builder.execute.preflight import can_create_folder, check_output, check_space, find_programs, query_versions
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report
-from builder.execute.runner import LocalRunner
 from builder.execute.signature import Signer, find_signer
+from builder.execute.step_runner import LocalRunner
 from builder.inspect.attestations import name_attestations, write_attestations
 from builder.inspect.origin import find_origin
 from builder.model.finding import ConfigError, DifferentError, Finding, Location, SmokeError, StepError, suggest_name
