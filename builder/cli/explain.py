@@ -162,7 +162,8 @@ CLASSES = (
         text="This machine lacks something, or is not a machine of the site: see `recipe doctor SITE`.",
         codes=split_words(
             "architecture-unknown base-glibc base-processor cache-folder cache-in-use login-node no-key no-log "
-            "no-memory no-program no-scheduler no-slurm no-space no-tmpdir not-signed not-started not-this-site smoke-cpu"
+            "no-memory no-program no-scheduler no-slurm no-space no-tmpdir not-signed not-started "
+            "not-this-site smoke-cpu"
         ),
     ),
     CodeClass(

@@ -96,7 +96,7 @@ def run_command(
 
 
 def _check_plan(build: Build, *, request: BuildRequest, writes: bool) -> None:
-    """Raise for all that speaks against a plan: its base image, and what is in the place where it `writes` one."""
+    """Raise all reasons to refuse a plan: its base image, and what is in the place where it `writes` one."""
     refusals = Refusals()
     if writes:
         with refusals.collect():

@@ -10,9 +10,9 @@ from support.own_code import PACKAGE, files, nodes_of
 FOLLOWING = {"walk", "fwalk", "rmtree", "copytree", "copy2", "copyfile", "copymode", "copystat", "rglob", "lchown"}
 FOLLOWING |= {"chown", "removedirs", "renames"}
 ALLOWED = {
-    ("layers/shared_cache.py", "copyfile"),  # a file whose folders and owner were looked at; its SHA-256 is compared
+    ("layers/cache.py", "copyfile"),  # a file whose folders and owner were looked at; its SHA-256 is compared
     ("inspect/origin.py", "walk"),  # looks at what goes into an image, and follows no link
-    ("layers/bytecode_cache.py", "copyfile"),  # a file of the cache to a new folder of the build's own
+    ("layers/bytecode.py", "copyfile"),  # a file of the cache to a new folder of the build's own
     ("slurm/submitted_jobs.py", "copy2"),  # plan.json to a new folder of the program's own
     ("execute/reproduction.py", "copyfile"),  # the log of a second build, out of a folder that it made
     ("inspect/filesystems.py", "walk"),  # reads only, and opens what a walk without links has named
