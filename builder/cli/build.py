@@ -21,6 +21,7 @@ from builder.cli.inputs import (
 from builder.cli.options import (
     add_batch_options,
     add_former_flag,
+    add_launch_options,
     add_shape_options,
     add_wrong_values,
     check_tmpdir,
@@ -67,6 +68,7 @@ from builder.pipeline.request import BuildRequest
 @add_locked_option
 @add_here_option
 @add_batch_options
+@add_launch_options
 @add_shape_options
 @add_compile_options
 @add_verbosity
@@ -86,6 +88,8 @@ def run_command(
     here: bool,
     nodes: int | None,
     gpus: int | None,
+    launcher: str | None,
+    gpu_visibility: str | None,
     verbose: int,
     quiet: bool,
     **options: Any,
@@ -120,6 +124,8 @@ def run_command(
         slurm=slurm,
         context=make_context(**options),
         shape=(nodes, gpus),
+        launcher=launcher or "",
+        gpu_visibility=gpu_visibility or "",
         output=output,
         dry_run=dry_run,
         here=here,

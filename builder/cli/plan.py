@@ -17,7 +17,7 @@ from builder.cli.inputs import (
     find_sites_folder,
     make_context,
 )
-from builder.cli.options import add_shape_options
+from builder.cli.options import add_launch_options, add_shape_options
 from builder.cli.output import emit
 from builder.cli.targets import add_words_argument, read_words
 from builder.cli.terminal import Terminal
@@ -51,6 +51,7 @@ from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, mak
     help="Write over a plan folder that was changed by hand or that an image was built from.",
 )
 @add_locked_option
+@add_launch_options
 @add_shape_options
 @add_trust_option
 @add_compile_options
@@ -62,6 +63,8 @@ def run_command(
     name: str | None,
     nodes: int | None,
     gpus: int | None,
+    launcher: str | None,
+    gpu_visibility: str | None,
     jobs: int | None,
     verbose: int,
     force: bool,
@@ -85,6 +88,8 @@ def run_command(
         context=make_context(**chosen),
         options=ExecutionOptions(environment=os.environ, force=force),
         shape=(nodes, gpus),
+        launcher=launcher or "",
+        gpu_visibility=gpu_visibility or "",
         output=output,
     )
     planned = plan_builds(request, what="plan folders")

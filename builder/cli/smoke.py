@@ -12,11 +12,19 @@ import click
 from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_plain_context
-from builder.cli.options import add_batch_options, add_shape_options, add_wrong_values, make_printer, take_slurm_options
+from builder.cli.options import (
+    add_batch_options,
+    add_launch_options,
+    add_shape_options,
+    add_wrong_values,
+    make_printer,
+    take_slurm_options,
+)
 from builder.cli.output import color_verdict, echo, show_findings, uses_color
 from builder.cli.paths import check_existing
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_image_target, make_smoke_plan
+from builder.compile.launch.choice import choose_launch
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.executor import raise_on_failure
 from builder.execute.image_smoke import test_image
@@ -60,6 +68,7 @@ NO_TORCH = "the image has no torch, and only that can train; run a test of your 
 @add_trust_option
 @add_here_option
 @add_batch_options
+@add_launch_options
 @add_shape_options
 @account_option
 @add_verbosity
@@ -71,6 +80,8 @@ def run_command(
     here: bool,
     nodes: int | None,
     gpus: int | None,
+    launcher: str | None,
+    gpu_visibility: str | None,
     verbose: int,
     quiet: bool,
     **options: Any,
@@ -84,7 +95,8 @@ def run_command(
     with add_wrong_values(options):
         named = read_image_words(words, what="image", quiet=quiet)
     slurm = take_slurm_options(options, account=options["account"], sites=[named.site], shape=(nodes, gpus))
-    loaded, image = named.site, named.path
+    image = named.path
+    loaded = choose_launch(named.site, launcher=launcher or "", gpu_visibility=gpu_visibility or "")
     check_not_inputs([("the image", image), *([("the data", data)] if data else [])], image=None, folder=output)
     _check_paths(output=output, data=data)
     variables = {"RECIPE_IMAGE": str(image)}

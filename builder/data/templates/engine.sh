@@ -9,6 +9,7 @@ pack_options=()
 fail() {
     event "{\"event\": \"error\", \"message\": $(json_word "$*"), \"fix\": \"\"}"
     printf 'recipe: error: %s\n' "$*" >&2
+    failed_because=$*
     exit 1
 }
 
@@ -439,6 +440,21 @@ results_folder() {
         fail "results cannot be written to '$results': name another folder by RECIPE_RESULTS=/path"
     fi
     rm -f "$draft"
+}
+
+# leave_results ANSWER REASON NAME...: a failed result for each that the smoke test has not left in $results; ANSWER is the
+# expected one, in JSON. It says that nothing was run.
+leave_results() {
+    local name workload reason answer=$1
+    reason=$(json_word "$2")
+    for name in "${@:3}"; do
+        if [ -s "$results/$name" ]; then continue; fi
+        workload=${name#smoke-}
+        case $name in
+            verify.json) printf '{"expected": %s, "faults": [%s], "found": {}, "not_run": true}\n' "$answer" "$reason" ;;
+            *) printf '{"schema": 1, "workload": "%s", "error": %s, "not_run": true}\n' "${workload%.json}" "$reason" ;;
+        esac >"$results/$name" || true
+    done
 }
 
 # put_in_place PART FINAL: only a whole product gets its name.
