@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -63,13 +64,11 @@ def run_command(
     name: str | None,
     nodes: int | None,
     gpus: int | None,
-    launcher: str | None,
-    gpu_visibility: str | None,
     jobs: int | None,
     verbose: int,
     force: bool,
     quiet: bool,
-    **chosen: str | bool | None,
+    **chosen: Any,
 ) -> None:
     """Write everything needed to build ENV for SITE into a folder.
 
@@ -88,8 +87,7 @@ def run_command(
         context=make_context(**chosen),
         options=ExecutionOptions(environment=os.environ, force=force),
         shape=(nodes, gpus),
-        launcher=launcher or "",
-        gpu_visibility=gpu_visibility or "",
+        launch=(chosen["launcher"], chosen["gpu_visibility"]),
         output=output,
     )
     planned = plan_builds(request, what="plan folders")

@@ -60,8 +60,6 @@ def run_command(
     here: bool,
     nodes: int | None,
     gpus: int | None,
-    launcher: str | None,
-    gpu_visibility: str | None,
     verbose: int,
     quiet: bool,
     **options: Any,
@@ -77,7 +75,7 @@ def run_command(
         named = read_image_words(given, what="image", more="-- python3 --version", quiet=quiet)
     slurm = take_slurm_options(options, account=options["account"], sites=[named.site])
     path, words = named.path, named.rest
-    loaded = choose_launch(named.site, launcher=launcher or "", gpu_visibility=gpu_visibility or "")
+    loaded = choose_launch(named.site, launcher=options["launcher"], gpu_visibility=options["gpu_visibility"])
     check_not_inputs([("the image", path)], image=None, folder=output)
     target = make_image_target(
         loaded, image=str(path), context=make_plain_context(options["account"]), folder=(path / "bin").is_dir()

@@ -80,8 +80,6 @@ def run_command(
     here: bool,
     nodes: int | None,
     gpus: int | None,
-    launcher: str | None,
-    gpu_visibility: str | None,
     verbose: int,
     quiet: bool,
     **options: Any,
@@ -96,7 +94,7 @@ def run_command(
         named = read_image_words(words, what="image", quiet=quiet)
     slurm = take_slurm_options(options, account=options["account"], sites=[named.site], shape=(nodes, gpus))
     image = named.path
-    loaded = choose_launch(named.site, launcher=launcher or "", gpu_visibility=gpu_visibility or "")
+    loaded = choose_launch(named.site, launcher=options["launcher"], gpu_visibility=options["gpu_visibility"])
     check_not_inputs([("the image", image), *([("the data", data)] if data else [])], image=None, folder=output)
     _check_paths(output=output, data=data)
     variables = {"RECIPE_IMAGE": str(image)}

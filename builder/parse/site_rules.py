@@ -230,8 +230,8 @@ def _check_launch(site: Site) -> Iterator[Finding]:
         yield _make_fault("site-port", message, "launch.master_port", f"give 1024 to {most}")
     yield from _check_expectations(site)
     order = site.launch.gpu_order
-    if order and (site.gpu is None or sorted(order) != list(range(site.gpu.devices))):
-        message = f"{len(order)} devices are in order, of {site.gpu.devices if site.gpu else 0}"
+    if order and site.gpu and sorted(order) != list(range(site.gpu.devices)):
+        message = f"the order {', '.join(map(str, order))} is not one of {site.gpu.devices} devices"
         yield _make_fault("site-number", message, "launch.gpu_order", "name each device of a node once, from 0")
     masks = site.launch.cpu_masks
     if masks and site.gpu and len(masks) != site.gpu.devices:

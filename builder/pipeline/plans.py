@@ -65,7 +65,7 @@ def plan_builds(request: BuildRequest, *, what: str = "images") -> Planned:
                 message = f"two of them are called '{recipe.name}': '{recipe.file}' is the second"
                 raise ConfigError(Finding(code="usage", message=message, fix="give it another name with `name:`"))
             try:
-                site = choose_launch(site, launcher=request.launcher, gpu_visibility=request.gpu_visibility)
+                site = choose_launch(site, launcher=request.launch[0], gpu_visibility=request.launch[1])
                 plan = make_plan(site, recipe, context=request.context, shape=request.shape, page=not request.dry_run)
             except BuilderError as error:
                 found[name] = error

@@ -49,8 +49,7 @@ class BuildRequest:
     options: ExecutionOptions
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
     shape: Shape = (None, None)
-    launcher: str = ""  # how ranks are started; "": the site's way
-    gpu_visibility: str = ""  # which devices a rank sees; "": the site's choice
+    launch: tuple[str | None, str | None] = (None, None)  # launcher, GPU visibility; None: the site's
     output: Path | None = None
     dry_run: bool = False
     here: bool = False  # allow heavy work on a login node

@@ -127,7 +127,7 @@ def test_exported_variables_win_over_modules_and_the_site(job: Path) -> None:
     assert (both["FI_PROVIDER"], both["CCL_MNIC"]) == ("psm3", "local")
 
 
-def test_variables_of_the_site_are_not_the_users_in_a_job_of_a_job(job: Path) -> None:
+def test_a_job_submitted_by_a_job_has_its_own_site_variables(job: Path) -> None:
     first = settings_of(job)
     (job / "run" / "job.sh").write_text(
         (job / "run" / "job.sh")

@@ -52,6 +52,7 @@ SITES = {
         scheduler:
           gpu_option: "gres=gpu:{{gpus}}"
           jobs: {{gpu: {_ONE}, node: {_TWO}, nodes: {_TWO}, build: {_ONE}}}
+        launch: {{gpu_order: [1, 0]}}
         """,
     "dawn-test": f"""
         extends: dawn
@@ -91,7 +92,7 @@ SITES = {
           submit: []  # what a login shell of the site sets up comes from the tests' environment
           gpu_option: "gres=gpu:{{gpus}}"
           jobs: {{gpu: {_ONE}, node: {_FOUR}, nodes: {_FOUR}, build: {_ONE}}}
-        launch: {{environment: {{SLURM_CPU_BIND: cores}}}}  # as the site's Slurm does by itself
+        launch: {{gpu_order: [], environment: {{SLURM_CPU_BIND: cores}}}}  # as the site's Slurm does by itself
         """,
     "mn5-part": """
         extends: mn5

@@ -14,16 +14,16 @@ from builder.model.site import LAUNCHER_NAMES, GpuVisibility, Job, Launcher, Sit
 _SHAPES = ("gpu", "node", "nodes")
 
 
-def choose_launch(site: Site, *, launcher: str = "", gpu_visibility: str = "") -> Site:
-    """Return the site with another launcher or visibility; "" keeps the site's own.
+def choose_launch(site: Site, *, launcher: str | None = None, gpu_visibility: str | None = None) -> Site:
+    """Return the site with another launcher or visibility; None keeps the site's own.
 
     Raises UnsupportedError with the reason if the site does not allow it.
     """
     if gpu_visibility:
         site = _choose_visibility(site, gpu_visibility)
-    wanted = LAUNCHER_NAMES.get(launcher)
-    if wanted is None or wanted == site.launch.launcher:
+    if not launcher or LAUNCHER_NAMES[launcher] == site.launch.launcher:
         return site
+    wanted = LAUNCHER_NAMES[launcher]
     _check_launcher(site, launcher)
     jobs = {name: _reshape(job, wanted) if name in _SHAPES else job for name, job in site.scheduler.jobs.items()}
     launch = replace(site.launch, launcher=wanted)

@@ -45,8 +45,8 @@ def make_visibility_lines(target: Target) -> Lines:
 
 def make_option_lines(target: Target, job: Job, purpose: Purpose) -> Lines:
     """Make the lines of a job that choose the launcher's options for its devices, none if the site has no choice."""
-    launch = target.site.launch
-    if not (launch.rank_options or launch.node_options) or (purpose == "gpu" and launch.one_gpu_options):
+    launch, gpu = target.site.launch, target.site.gpu
+    if gpu is None or not (launch.rank_options or launch.node_options) or (purpose == "gpu" and launch.one_gpu_options):
         return []
     node = [option.replace("{gpus}", str(job.gpus)) for option in launch.node_options]
     lines = [
@@ -55,8 +55,7 @@ def make_option_lines(target: Target, job: Job, purpose: Purpose) -> Lines:
         f"    *) gpu_options=({_join(node)}) ;;",
         "esac",
     ]
-    gpu = target.site.gpu
-    if launch.gpu_order and gpu is not None and job.devices == gpu.devices and uses_whole_nodes(target, job):
+    if launch.gpu_order and job.devices == gpu.devices and uses_whole_nodes(target, job):
         order = ",".join(map(str, launch.gpu_order))
         lines.append(f"export RECIPE_GPU_ORDER={order} # the device next to each rank, where ranks see all of them")
     elif launch.gpu_order:

@@ -27,7 +27,7 @@ def check_command(target: Target, words: Sequence[str]) -> tuple[Finding, ...]:
     """Report a command that must not run: torchrun if the site forbids it, or inside ranks that the job starts."""
     program = find_torchrun(words)
     launch = target.site.launch
-    if not program or (launch.launcher == "srun-torchrun" and replaces_torchrun(words)):
+    if not program or (launch.launcher == "srun-torchrun" and is_torchrun(words)):
         return ()
     fix = f"leave '{program}' and its options out: the job starts the ranks and sets RANK, WORLD_SIZE and LOCAL_RANK"
     if launch.torchrun_refused:
@@ -54,7 +54,7 @@ def find_torchrun(words: Sequence[str]) -> str:
     return ""
 
 
-def replaces_torchrun(words: Sequence[str]) -> bool:
+def is_torchrun(words: Sequence[str]) -> bool:
     """Whether a command is torchrun itself, which rank.sh starts in place of the site's."""
     program = PurePosixPath(words[0]).name if words else ""
     module = _PYTHON.fullmatch(program) and list(words[1:3]) == ["-m", "torch.distributed.run"]
