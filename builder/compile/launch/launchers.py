@@ -91,19 +91,21 @@ _RENDEZVOUS = [
 
 # Without it the other ranks of a dead one wait until the job's time limit.
 _END_ALL = "--kill-on-bad-exit=1"
+_RANKS_ENDED = " || ranks_ended $?"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """How a launcher is called: lines before, once a job; lines before each launch; its words.
 
-    With `chosen` the array `gpu_options` of the lines before is added to the words.
+    With `chosen` the array `gpu_options` of the lines before is added to the words, `after` follows each launch.
     """
 
     before: tuple[str, ...] = ()
     each: tuple[str, ...] = ()
     words: tuple[Word, ...] = ()
     chosen: bool = False
+    after: str = ""
 
     def start(self, *command: Word, arguments: bool = True) -> Lines:
         """Make the lines of one launch; with `arguments` those of the shell follow the command."""
@@ -111,7 +113,7 @@ class Call:
             line = shell.quote_command([*self.words, *command])
         else:
             line = f'{shell.quote_command(self.words)} "${{gpu_options[@]}}" {shell.quote_command(command)}'
-        return [*self.each, *(f'{line} "$@"' if arguments else line).splitlines()]
+        return [*self.each, *(f'{line} "$@"{self.after}' if arguments else line).splitlines()]
 
 
 def _make_cores_option(job: Job) -> list[Word]:
@@ -126,7 +128,7 @@ def _make_srun(target: Target, job: Job, purpose: Purpose) -> Call:
         words.append(f"--cpu-bind=mask_cpu:{','.join(launch.cpu_masks)}")
     words += launch.one_gpu_options if purpose == "gpu" and launch.one_gpu_options else launch.options
     chosen = make_option_lines(target, job, purpose)
-    return Call(before=tuple(chosen), words=(*words, *_make_cores_option(job)), chosen=bool(chosen))
+    return Call(before=tuple(chosen), words=(*words, *_make_cores_option(job)), chosen=bool(chosen), after=_RANKS_ENDED)
 
 
 def _make_srun_torchrun(target: Target, job: Job, purpose: Purpose) -> Call:
@@ -138,7 +140,7 @@ def _make_srun_torchrun(target: Target, job: Job, purpose: Purpose) -> Call:
         "export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}",
     )
     words = ("srun", _END_ALL, "--ntasks-per-node=1", *target.site.launch.options, *_make_cores_option(job))
-    return Call(before=before, each=tuple(_RENDEZVOUS), words=words)
+    return Call(before=before, each=tuple(_RENDEZVOUS), words=words, after=_RANKS_ENDED)
 
 
 def _make_mpiexec(target: Target, job: Job, purpose: Purpose) -> Call:
