@@ -25,6 +25,7 @@ from builder.cli.options import (
     add_shape_options,
     add_wrong_values,
     check_tmpdir,
+    make_launch_variables,
     take_slurm_options,
 )
 from builder.cli.output import echo
@@ -104,7 +105,7 @@ def run_command(
         echo(named.note, err=True)
     slurm = take_slurm_options(options, account=options["account"], sites=load_sites(named.sites), shape=(nodes, gpus))
     check_tmpdir(tmpdir, jobs=slurm.submit)
-    environment = _make_environment(accept_licenses=accept_licenses, offline=offline)
+    environment = _make_environment(accept_licenses=accept_licenses, offline=offline) | make_launch_variables(options)
     how = ExecutionOptions(
         environment=environment,
         force=force,

@@ -92,6 +92,12 @@ def add_launch_options(command: F) -> F:
     return command
 
 
+def make_launch_variables(options: Mapping[str, Any]) -> dict[str, str]:
+    """Make the variables by which the choice of the command line outweighs that of the environment."""
+    chosen = options["gpu_visibility"]
+    return {"RECIPE_GPU_VISIBILITY": chosen} if chosen else {}
+
+
 @contextmanager
 def add_wrong_values(options: Mapping[str, Any]) -> Iterator[None]:
     """Add the values of job options that cannot be one to what is wrong with the arguments, all at once."""

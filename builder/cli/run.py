@@ -18,6 +18,7 @@ from builder.cli.options import (
     add_launch_options,
     add_shape_options,
     add_wrong_values,
+    make_launch_variables,
     make_printer,
     take_slurm_options,
 )
@@ -87,6 +88,7 @@ def run_command(
         show_findings(findings)
     check_bindable(Path.cwd(), what="the current folder", fix="run it in a folder without it")
     variables = {"RECIPE_IMAGE": str(path), "RECIPE_WORKDIR": str(Path.cwd())}
+    variables |= make_launch_variables(options)
     if slurm.submit:
         check_jobs_possible(loaded, slurm=slurm)
         plan = make_run_plan(target, nodes=nodes, devices=gpus, here=False)

@@ -17,6 +17,7 @@ from builder.cli.options import (
     add_launch_options,
     add_shape_options,
     add_wrong_values,
+    make_launch_variables,
     make_printer,
     take_slurm_options,
 )
@@ -97,7 +98,7 @@ def run_command(
     loaded = choose_launch(named.site, launcher=options["launcher"], gpu_visibility=options["gpu_visibility"])
     check_not_inputs([("the image", image), *([("the data", data)] if data else [])], image=None, folder=output)
     _check_paths(output=output, data=data)
-    variables = {"RECIPE_IMAGE": str(image)}
+    variables = {"RECIPE_IMAGE": str(image), **make_launch_variables(options)}
     if data is not None:
         variables["RECIPE_MNIST"] = str(check_existing(data, what="data folder"))
     target = make_image_target(

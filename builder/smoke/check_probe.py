@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set
 
 from .checks import Check, ResultView, join_limited, look_up, select_rows, show, to_integer
 
@@ -72,7 +72,7 @@ def check_devices(facts: ResultView) -> List[Check]:
             found.update(show(device.get("identity")) for device in select_rows(entry.get("devices")))
         faults = [f"{len(found)} on {host}" for host, found in seen.items() if len(found) != count]
         checks.append(_check(facts, "devices", faults, f"{count} on each host", f"{count} on each host"))
-    checks += _check_own_devices(facts)
+    checks += _check_local_ranks(facts)
     wanted = facts.expected.get("gfx")
     if isinstance(wanted, str):
         faults = [fault for entry in facts.list_ranks() for fault in _find_other_architecture(entry, wanted)]
@@ -84,24 +84,17 @@ def check_devices(facts: ResultView) -> List[Check]:
     return checks
 
 
-def _check_own_devices(facts: ResultView) -> List[Check]:
-    """Check that no two ranks of a host use one device, and that LOCAL_RANK is the index of one that the rank sees."""
-    users: Dict[Tuple[str, str], List[str]] = {}
+def _check_local_ranks(facts: ResultView) -> List[Check]:
+    """Check that LOCAL_RANK is the index of a device that the rank sees: programs select theirs by it."""
     faults, told = [], False
     for entry in facts.list_ranks():
-        if look_up(entry, "device", "type") in (None, "cpu"):
+        said, count = look_up(entry, "variables", "LOCAL_RANK"), to_integer(look_up(entry, "device", "count"))
+        if look_up(entry, "device", "type") == "cpu" or not isinstance(said, str) or not said.isdecimal():
             continue
         told = True
-        rank, identity = show(entry.get("rank")), look_up(entry, "device", "identity")
-        if isinstance(identity, str) and identity:
-            users.setdefault((show(entry.get("host")), identity), []).append(rank)
-        count, said = to_integer(look_up(entry, "device", "count")), look_up(entry, "variables", "LOCAL_RANK")
-        if isinstance(said, str) and said.isdecimal() and count is not None and int(said) >= count:
-            faults.append(f"rank {rank} has LOCAL_RANK={show(said)} and sees {count}")
-    for (host, identity), ranks in users.items():
-        if len(ranks) > 1:
-            faults.append(f"ranks {join_limited(ranks)} on {host} share {show(identity)}")
-    return [_check(facts, "own device", faults, "one", "one for each rank, LOCAL_RANK is an index")] if told else []
+        if count is None or len(said) > 9 or int(said) >= count:
+            faults.append(f"rank {show(entry.get('rank'))} has {show(said)} and sees {show(count)}")
+    return [_check(facts, "LOCAL_RANK", faults, "an index", "the index of a device")] if told else []
 
 
 def _find_other_architecture(entry: Dict[str, Any], wanted: str) -> List[str]:

@@ -340,7 +340,7 @@ def test_the_order_of_devices_is_the_map_of_frontier() -> None:
     assert "unset RECIPE_GPU_ORDER" in part
 
 
-def test_options_that_give_each_rank_a_device_decide_what_it_sees() -> None:
+def test_options_that_give_a_rank_its_device_decide() -> None:
     launch = load_site("lumi-g").launch
     assert find_visibility(launch) == "node"
     assert find_visibility(replace(launch, options=("--gpus-per-task=1",))) == "rank"
