@@ -163,7 +163,7 @@ def test_visibility_is_one_of_two_words(job: Path) -> None:
         (
             "0,1",
             "2",
-            "recipe: error: rank 5 is number 2 on its node, and NAME lists the devices 0,1: none is left for it",
+            "recipe: error: rank 5 is number 2 on its node, and NAME lists the devices 0,1: none is left",
         ),
     ],
 )
