@@ -35,7 +35,7 @@ def test_security_09_the_names_refused_are_those_of_a_site_file(tmp_path: Path) 
     known |= {f"{prefix}X" for group in groups for prefix in group.prefixes} | {*names.REFUSED, *names.ALLOWED, *OWN}
     known |= {f"{prefix}{name}" for prefix in variables.RUNTIME_PREFIXES for name in ("BASH_ENV", "IFS", "LD_PRELOAD")}
     ordered = sorted(known)
-    script = 'for name; do find_reserved "$name"; printf "%s\\n" "$why"; done'
+    script = 'for name; do find_reserved "$name"; printf "%s\\n" "$reserved"; done'
     done = bash(tmp_path, f"set -- {' '.join(ordered)}\n{script}")
     assert done.returncode == 0, done.stderr
     found = dict(zip(ordered, done.stdout.splitlines(), strict=True))

@@ -24,6 +24,7 @@ def make_folders_script(target: Target) -> str:
     lines = [
         "",
         "# name_local_folders: sets the folders of this job, and those of them that are removed after it.",
+        "# shellcheck disable=SC2034 # record.sh uses them too",
         "name_local_folders() {",
         f"    local_folders=({_join(folders)})",
         f"    removed_folders=({_join(own)})",

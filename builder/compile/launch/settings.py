@@ -35,14 +35,14 @@ def make_settings_script() -> str:
 
 
 def _make_table() -> list[str]:
-    """Make the function that sets `why` if a name is reserved, as `find_reserved_on_host` decides."""
+    """Make the function that sets `reserved` if a name is reserved, as `find_reserved_on_host` decides."""
     inside = "|".join(f"{prefix}*" for prefix in RUNTIME_PREFIXES)
     return [
         "",
-        "# find_reserved NAME: sets why if no file may set the variable; written from the table of recipe.",
+        "# find_reserved NAME: sets reserved if no file may set the variable; written from the table of recipe.",
         "find_reserved() {",
         "    local name=$1",
-        '    why=""',
+        '    reserved=""',
         "    case $name in",
         f"        {' | '.join(OWN)}) return 0 ;;",
         f"        {inside}) name=${{name#*ENV_}} ;;",
@@ -65,7 +65,7 @@ def _make_cases(groups: Iterable[ReservedNames], *, indent: int) -> list[str]:
         if group.allowed:
             lines.append(f"{pad}    {' | '.join(sorted(group.allowed))}) ;;")
         lines += _wrap(" | ".join(names), indent=indent + 4)
-        lines[-1] += f") why={shell.quote_word(group.why)} ;;"
+        lines[-1] += f") reserved={shell.quote_word(group.why)} ;;"
         lines.append(f"{pad}esac")
     return lines
 

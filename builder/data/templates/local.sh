@@ -17,7 +17,7 @@ remove_local_folders() {
     local folder
     for folder; do
         if [ -d "$folder" ] && [ ! -L "$folder" ] &&
-            (. ./engine.sh && private_folder "$folder" 'node-local folder' '') >/dev/null 2>&1; then
+            bash -c '. ./engine.sh && private_folder "$1" "node-local folder" ""' bash "$folder" >/dev/null 2>&1; then
             rm -rf -- "$folder"
         fi
     done
@@ -26,11 +26,11 @@ remove_local_folders() {
 # hold_local_folders FOLDER...: one task a node; removes them when the job script ends, which closes its input, or when it
 # is told to end. Programs that still save may make them again for some seconds.
 hold_local_folders() {
-    local told="" turn line code
+    local told="" turn code
     trap 'told=yes' TERM INT HUP
     while [ -z "$told" ]; do
         code=0
-        IFS= read -r -t 3600 line || code=$?
+        IFS= read -r -t 3600 _ || code=$?
         # More than 128: a signal, or nothing for an hour; else its input is closed.
         if [ "$code" -ne 0 ] && [ "$code" -le 128 ]; then break; fi
     done
@@ -38,7 +38,7 @@ hold_local_folders() {
         remove_local_folders "$@"
         if [ -z "$told" ]; then break; fi
         code=0
-        IFS= read -r -t 0.5 line || code=$?
+        IFS= read -r -t 0.5 _ || code=$?
         if [ "$code" -ne 0 ] && [ "$code" -le 128 ]; then told=""; fi
     done
     exit 0

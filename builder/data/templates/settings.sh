@@ -5,7 +5,7 @@ expected_variables=(--expect-variable PYTHONNOUSERSITE=1)
 
 # read_settings FILE: exports the lines NAME=VALUE of a file, as data; a variable that is set already stays as it is.
 read_settings() {
-    local file=$1 line name why number=0
+    local file=$1 line name reserved number=0
     if [ ! -e "$file" ] && [ ! -L "$file" ]; then return 0; fi
     if [ -L "$file" ] || [ ! -f "$file" ]; then fail "$file is not a file: write the lines NAME=VALUE into one"; fi
     while IFS= read -r line || [ -n "$line" ]; do
@@ -18,7 +18,7 @@ read_settings() {
             fail "$file: line $number is not NAME=VALUE with a name that begins with a capital letter"
         fi
         find_reserved "$name"
-        if [ -n "$why" ]; then fail "$file: line $number: $name cannot be set there: $why"; fi
+        if [ -n "$reserved" ]; then fail "$file: line $number: $name cannot be set there: $reserved"; fi
         if [[ ${line#*=} == *[[:cntrl:]]* ]]; then fail "$file: line $number: the value of $name has a control character"; fi
         if [ -z "${!name+set}" ]; then export "$name=${line#*=}"; fi
     done <"$file"

@@ -24,6 +24,7 @@ begin_suite() {
 # ranks_ended CODE: returns the code of a launch by srun. Where one rank fails srun ends the others, and with 143 itself: that
 # of a job which goes on, and was not told to end, is a failure.
 ranks_ended() {
+    # shellcheck disable=SC2034 # ask_state sets them, goes_on reads them
     local state why left code=$1
     if [ "$code" -eq 143 ] && [ ! -e "${RECIPE_STOP:-.none}" ] && [ ! -e "${RECIPE_STOP:-.none}.term" ]; then
         ask_state
