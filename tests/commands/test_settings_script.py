@@ -177,3 +177,16 @@ def test_a_rank_gets_the_device_of_its_number(tmp_path: Path, listed: str, local
         )  # fmt: skip
         expected = f"{found}\n" if " " in found else f"{found} 0 {local}\n"
         assert (done.stdout or done.stderr) == expected
+
+
+def test_a_job_leaves_no_engines_cache_on_its_node(tmp_path: Path) -> None:
+    """Outside of a job the next build uses it; a folder that several machines see is of use to other jobs."""
+    script = f'temporary_folder {tmp_path}/tmp {tmp_path}/cache; echo "$work" "$APPTAINER_CACHEDIR"'
+    for environment, stays in (({}, True), ({"ENVIRONMENT": "BATCH"}, False)):
+        work, cache = bash(tmp_path, script, **environment).stdout.split()
+        assert (cache == f"{tmp_path}/cache", cache.startswith(work)) == (stays, not stays)
+        assert not Path(work).exists()
+    shared = f'stat() {{ if [ "$1" = -f ]; then echo lustre; else command stat "$@"; fi; }}; {script}'  # a stand-in
+    assert bash(tmp_path, shared, ENVIRONMENT="BATCH").stdout.split()[1] == f"{tmp_path}/cache"
+    own = bash(tmp_path, script, ENVIRONMENT="BATCH", APPTAINER_CACHEDIR="/own", SINGULARITY_CACHEDIR="/own")
+    assert own.stdout.split()[1] == "/own"

@@ -30,7 +30,7 @@ def make_folders_script(target: Target) -> str:
         f"    removed_folders=({_join(own)})",
         "}",
         "",
-        'if [ "${1:-}" = hold ]; then hold_local_folders "${@:2}"; fi',
+        'if [ "${BASH_SOURCE[0]}" = "$0" ]; then "$1_local_folders" "${@:2}"; fi',
     ]
     return read_template("local.sh") + "\n".join(lines) + "\n"
 

@@ -16,11 +16,15 @@ make_local_folders() {
 remove_local_folders() {
     local folder
     for folder; do
-        if [ -d "$folder" ] && [ ! -L "$folder" ] &&
-            bash -c '. ./engine.sh && private_folder "$1" "node-local folder" ""' bash "$folder" >/dev/null 2>&1; then
-            rm -rf -- "$folder"
-        fi
+        if [ ! -d "$folder" ] || [ -L "$folder" ]; then continue; fi
+        if bash run/local.sh check "$folder" >/dev/null 2>&1; then rm -rf -- "$folder"; fi
     done
+}
+
+# check_local_folders FOLDER: in a process of its own, which an unsafe folder ends.
+check_local_folders() {
+    . ./engine.sh
+    private_folder "$1" 'node-local folder' ''
 }
 
 # hold_local_folders FOLDER...: one task a node; removes them when the job script ends, which closes its input, or when it
