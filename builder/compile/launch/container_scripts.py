@@ -295,7 +295,7 @@ def _make_torchrun_lines(target: Target) -> list[str]:
     if prefix:
         text = " ".join(shell.quote_word(word) for word in prefix)
         lines += [
-            'if [ "$RECIPE_GPU_VISIBILITY" = rank ]; then',
+            'if [ "${RECIPE_GPU_VISIBILITY:-}" = rank ]; then',
             "    # shellcheck disable=SC2016",
             f'    set -- {text} "$PWD/run/device.sh" "$@"',
             "fi",

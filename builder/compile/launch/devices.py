@@ -76,7 +76,7 @@ def make_device_lines(target: Target) -> Lines:
     by_launcher = bool(launch.rank_options) or find_visibility(launch) != launch.gpu_visibility
     own = ["LOCAL_RANK=0"] if by_launcher else [". run/device.sh", f'one_device {variable} "${{{variable}:-}}"']
     lines = [
-        'if [ "$RECIPE_GPU_VISIBILITY" = rank ]; then',
+        'if [ "${RECIPE_GPU_VISIBILITY:-}" = rank ]; then',
         "    # The rank sees one device, number 0.",
         *[f"    {line}" for line in own],
     ]
