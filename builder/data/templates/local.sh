@@ -34,8 +34,9 @@ hold_local_folders() {
     trap 'told=yes' TERM INT HUP
     while [ -z "$told" ]; do
         code=0
-        IFS= read -r -t 3600 _ || code=$?
-        # More than 128: a signal, or nothing for an hour; else its input is closed.
+        # A signal does not end `read`: it is seen at the next turn.
+        IFS= read -r -t 2 _ || code=$?
+        # More than 128: nothing has come; else its input is closed.
         if [ "$code" -ne 0 ] && [ "$code" -le 128 ]; then break; fi
     done
     for ((turn = 0; turn < 20; turn++)); do
