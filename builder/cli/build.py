@@ -21,9 +21,11 @@ from builder.cli.inputs import (
 from builder.cli.options import (
     add_batch_options,
     add_former_flag,
+    add_launch_options,
     add_shape_options,
     add_wrong_values,
     check_tmpdir,
+    make_launch_variables,
     take_slurm_options,
 )
 from builder.cli.output import echo
@@ -67,6 +69,7 @@ from builder.pipeline.request import BuildRequest, SlurmOptions
 @add_locked_option
 @add_here_option
 @add_batch_options
+@add_launch_options
 @add_shape_options
 @add_compile_options
 @add_verbosity
@@ -99,6 +102,7 @@ def _make_request(
     for option, variable in (("accept_licenses", "RECIPE_ACCEPT_LICENSES"), ("offline", "RECIPE_OFFLINE")):
         if options[option]:
             environment[variable] = "yes"
+    environment |= make_launch_variables(options)
     names = ("force", "tmpdir", "start", "no_smoke", "sign", "reproduce")
     return BuildRequest(
         sites=named.sites,
@@ -108,6 +112,7 @@ def _make_request(
         slurm=slurm,
         context=make_context(**options),
         shape=shape,
+        launch=(options["launcher"], options["gpu_visibility"]),
         output=options["output"],
         dry_run=options["dry_run"],
         here=options["here"],

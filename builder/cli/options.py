@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -17,7 +17,7 @@ from builder.cli.inputs import find_source
 from builder.cli.output import echo
 from builder.cli.typed import remove_options
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, UnsupportedError
-from builder.model.site import Site
+from builder.model.site import LAUNCHER_NAMES, GpuVisibility, Site
 from builder.model.text import sanitize
 from builder.pipeline.prepare import make_no_scheduler
 from builder.pipeline.request import SlurmOptions
@@ -72,6 +72,30 @@ def add_shape_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def add_launch_options(command: F) -> F:
+    """Add the options that replace how a site starts ranks and what they see."""
+    for option in (
+        click.option(
+            "--gpu-visibility",
+            type=click.Choice(get_args(GpuVisibility)),
+            help="A rank sees all devices of its node (LOCAL_RANK selects one), or one of its own, device 0.",
+        ),
+        click.option(
+            "--launcher",
+            type=click.Choice([*LAUNCHER_NAMES]),
+            help="A task for each rank, or one a node that starts torchrun; default: the site's.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def make_launch_variables(options: Mapping[str, Any]) -> dict[str, str]:
+    """Make the variables by which the choice of the command line outweighs that of the environment."""
+    chosen = options["gpu_visibility"]
+    return {"RECIPE_GPU_VISIBILITY": chosen} if chosen else {}
 
 
 @contextmanager

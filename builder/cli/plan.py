@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,7 +18,7 @@ from builder.cli.inputs import (
     find_sites_folder,
     make_context,
 )
-from builder.cli.options import add_shape_options
+from builder.cli.options import add_launch_options, add_shape_options
 from builder.cli.output import emit
 from builder.cli.targets import add_words_argument, read_words
 from builder.cli.terminal import Terminal
@@ -51,13 +52,14 @@ from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, mak
     help="Write over a plan folder that was changed by hand or that an image was built from.",
 )
 @add_locked_option
+@add_launch_options
 @add_shape_options
 @add_trust_option
 @add_compile_options
 @add_verbosity
 def run_command(
     words: tuple[str, ...], output: Path | None, show: bool, name: str | None, nodes: int | None, gpus: int | None,
-    jobs: int | None, force: bool, quiet: bool, **chosen: str | bool | None,
+    jobs: int | None, force: bool, quiet: bool, **chosen: Any,
 ) -> None:  # fmt: skip
     """Write everything needed to build ENV for SITE into a folder.
 
@@ -75,6 +77,7 @@ def run_command(
         context=make_context(**chosen),
         options=ExecutionOptions(environment=os.environ, force=force),
         shape=(nodes, gpus),
+        launch=(chosen["launcher"], chosen["gpu_visibility"]),
         output=output,
     )
     planned = plan_builds(request, what="plan folders")

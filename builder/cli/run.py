@@ -13,10 +13,19 @@ import click
 from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_context
-from builder.cli.options import add_batch_options, add_shape_options, add_wrong_values, make_printer, take_slurm_options
+from builder.cli.options import (
+    add_batch_options,
+    add_launch_options,
+    add_shape_options,
+    add_wrong_values,
+    make_launch_variables,
+    make_printer,
+    take_slurm_options,
+)
 from builder.cli.output import emit, show_findings
 from builder.compile.image_plans import make_image_target, make_run_plan
 from builder.compile.launch import check_command
+from builder.compile.launch.choice import choose_launch
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.machine import check_run_machine
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
@@ -42,6 +51,7 @@ from builder.system.scratch import find_private_parent
 @add_trust_option
 @add_here_option
 @add_batch_options
+@add_launch_options
 @add_shape_options
 @account_option
 @add_verbosity
@@ -58,7 +68,8 @@ def run_command(
     with add_wrong_values(options):
         named = read_image_words(given, what="image", more="-- python3 --version", quiet=quiet)
     slurm = take_slurm_options(options, account=options["account"], sites=[named.site])
-    loaded, path, words = named.site, named.path, named.rest
+    path, words = named.path, named.rest
+    loaded = choose_launch(named.site, launcher=options["launcher"], gpu_visibility=options["gpu_visibility"])
     check_not_inputs([("the image", path)], image=None, folder=output)
     target = make_image_target(
         loaded, image=str(path), context=make_context(account=options["account"]), folder=(path / "bin").is_dir()
@@ -70,6 +81,7 @@ def run_command(
         show_findings(findings)
     check_bindable(Path.cwd(), what="the current folder", fix="run it in a folder without it")
     variables = {"RECIPE_IMAGE": str(path), "RECIPE_WORKDIR": str(Path.cwd())}
+    variables |= make_launch_variables(options)
     if slurm.submit:
         check_jobs_possible(loaded, slurm=slurm)
         plan = make_run_plan(target, nodes=nodes, devices=gpus, here=False)

@@ -11,12 +11,21 @@ import click
 from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import OfImage, read_image_words
 from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_context
-from builder.cli.options import add_batch_options, add_shape_options, add_wrong_values, make_printer, take_slurm_options
+from builder.cli.options import (
+    add_batch_options,
+    add_launch_options,
+    add_shape_options,
+    add_wrong_values,
+    make_launch_variables,
+    make_printer,
+    take_slurm_options,
+)
 from builder.cli.output import color_verdict, echo, show_findings
 from builder.cli.paths import check_existing
 from builder.cli.terminal import Terminal
 from builder.cli.typed import quote
 from builder.compile.image_plans import make_image_target, make_smoke_plan
+from builder.compile.launch.choice import choose_launch
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.image_smoke import test_image
 from builder.execute.judgement import select_first_causes
@@ -59,6 +68,7 @@ NO_TORCH = "the image has no torch, and only that can train"
 @add_trust_option
 @add_here_option
 @add_batch_options
+@add_launch_options
 @add_shape_options
 @account_option
 @add_verbosity
@@ -75,10 +85,11 @@ def run_command(
     with add_wrong_values(options):
         named = read_image_words(words, what="image", quiet=quiet)
     slurm = take_slurm_options(options, account=options["account"], sites=[named.site], shape=(nodes, gpus))
-    loaded, image = named.site, named.path
+    image = named.path
+    loaded = choose_launch(named.site, launcher=options["launcher"], gpu_visibility=options["gpu_visibility"])
     check_not_inputs([("the image", image), *([("the data", data)] if data else [])], image=None, folder=output)
     _check_paths(output=output, data=data)
-    variables = {"RECIPE_IMAGE": str(image)}
+    variables = {"RECIPE_IMAGE": str(image), **make_launch_variables(options)}
     if data is not None:
         variables["RECIPE_MNIST"] = str(check_existing(data, what="data folder"))
     target = make_image_target(

@@ -11,8 +11,10 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from builder.model.finding import BuilderError, ConfigError, Finding, Location
+from builder.model.site import GpuVisibility
 from builder.model.text import exists, is_folder, sanitize
 
 LAYERS = ("build", "fetch")
@@ -146,6 +148,12 @@ VARIABLES = {
     ),
     "RECIPE_TORCH_INDEX": Variable(
         commands=MAKES, wrong=_check_index, write="https://HOST/{token}, or default", option="--torch-index"
+    ),
+    "RECIPE_GPU_VISIBILITY": Variable(
+        commands=STARTS,
+        wrong=_make_choice_check(*get_args(GpuVisibility)),
+        write="RECIPE_GPU_VISIBILITY=rank",
+        option="gpu_visibility",
     ),
     "RECIPE_MASTER_PORT": Variable(commands=STARTS, wrong=_check_port, write="RECIPE_MASTER_PORT=29500"),
     "RECIPE_PROCESSES": Variable(

@@ -10,8 +10,9 @@ from builder.compile.backends import BACKENDS, check_backend
 from builder.compile.image_files import make_expectations, slugify
 from builder.compile.launch import choose_job, make_run_files, make_shape, make_shape_script
 from builder.compile.render import read_template, render
-from builder.compile.smoke_step import choose_workloads, list_smoke_copies, make_smoke_step
+from builder.compile.smoke_step import list_smoke_copies, make_smoke_step
 from builder.compile.step_scripts import attach_job, make_account_hint
+from builder.compile.workloads import choose_workloads
 from builder.model.plan import Plan, PlanFile, Step
 from builder.model.target import Target
 

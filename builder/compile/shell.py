@@ -16,10 +16,11 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def quote_word(value: Word) -> str:
     """Quote one word; in a `ShellExpr` the shell expands ${NAME} and nothing else."""
-    return _quote_expression(value.text) if isinstance(value, ShellExpr) else shlex.quote(value)
+    return quote_expression(value.text) if isinstance(value, ShellExpr) else shlex.quote(value)
 
 
-def _quote_expression(text: str) -> str:
+def quote_expression(text: str) -> str:
+    """Quote a text in which the shell expands ${NAME} and nothing else."""
     parts: list[str] = []
     end = 0
     for match in _REFERENCE.finditer(text):

@@ -6,8 +6,12 @@ smoke step repeats it and trains a small model on the devices of this machine.
 
 from __future__ import annotations
 
+import json
+
 from builder.compile import shell
-from builder.compile.image_files import collect_run_variables, make_recipe_json, slugify
+from builder.compile.image_files import collect_run_variables, make_expectations, make_recipe_json, slugify
+from builder.compile.launch.launchers import make_one_task
+from builder.compile.launch.local_folders import list_local_folders
 from builder.compile.render import read_template
 from builder.compile.step_scripts import (
     JobScript,
@@ -17,6 +21,7 @@ from builder.compile.step_scripts import (
     make_build_job,
     make_step_script,
 )
+from builder.compile.workloads import DISTRIBUTED_WORKLOADS, TRAINING_WORKLOADS, choose_workloads
 from builder.model.plan import Copy, PlanFile, ShellExpr, Step, Word
 from builder.model.site import Vendor
 from builder.model.target import Target
@@ -65,39 +70,18 @@ def make_torch_check_step(target: Target, *, script: str, name: str) -> tuple[St
 # A device file shows that this machine has a GPU of the vendor, without any library.
 DEVICE_FILES: dict[Vendor, str] = {"amd": "/dev/kfd", "nvidia": "/dev/nvidiactl", "intel": "/dev/dri/renderD128"}
 
-TRAINING_WORKLOADS = ("mnist", "ddp")  # workloads that read digits
-DISTRIBUTED_WORKLOADS = (
-    "probe",
-    "ddp",
-    "pi",
-    "allreduce",
-    "startup",
-)  # workloads with many ranks; the others are one process
-
-
-def choose_workloads(target: Target) -> tuple[str, ...]:
-    """Choose the workloads: the recipe's, else mnist and ddp if the image has torch."""
-    chosen = target.recipe.container.smoke.workloads
-    if chosen is not None:
-        return chosen
-    return ("mnist", "ddp") if target.environment.torch is not None else ()
-
 
 def make_smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[PlanFile, ...]]:
     """Make the step with its script, and the job that runs it on a node with a GPU.
 
     Its products are the results of the workloads, which are judged again when they are read.
     """
-    results = ["verify.json"]
-    if target.recipe.container.smoke.imports:
-        results.append("smoke-imports.json")
-    results += [f"smoke-{name}.json" for name in choose_workloads(target)]
     step = Step(
         name="smoke",
         kind="smoke",
         why=_describe_smoke_step(target),
         script=script,
-        produces=tuple(results),
+        produces=_list_results(target),
     )
     files = (
         PlanFile(path=script, text=make_smoke_script(target), executable=True),
@@ -106,6 +90,12 @@ def make_smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[PlanFil
     )
     job = _make_smoke_job(target, script=script)
     return attach_job(step, job), (*files, *list_job_files(job))
+
+
+def _list_results(target: Target) -> tuple[str, ...]:
+    """List the results of the smoke step; each is left whatever fails first."""
+    imports = ["smoke-imports.json"] if target.recipe.container.smoke.imports else []
+    return ("verify.json", *imports, *(f"smoke-{name}.json" for name in choose_workloads(target)))
 
 
 def _describe_smoke_step(target: Target) -> str:
@@ -118,15 +108,23 @@ def _describe_smoke_step(target: Target) -> str:
 
 
 def _make_smoke_job(target: Target, *, script: str) -> JobScript | None:
-    """The job of the step, None where the site has no job for one GPU."""
+    """The job of the step, None where the site has no job for one GPU.
+
+    It has the environment of `run/gpu.sbatch`: variables, devices, folders on the node.
+    """
     job = target.site.scheduler.jobs.get("gpu")
     if job is None:
         return None
+    call = make_one_task(target, job)
     lines = [
-        ". ./engine.sh",
-        *[shell.quote_command(["use_module", *module.split()]) for module in target.site.runtime.modules],
-        *[shell.quote_command(["use_module", *module.split()]) for module in target.site.runtime.run_modules],
-        f"RECIPE_EXPECT_GPU=yes bash {script}",
+        f"bash {script} begin",
+        "# Whatever ends the job: each result that is missing then says why.",
+        f"trap 'bash {script} end $?' EXIT",
+        ". run/job.sh",
+        *call.before,
+        *([". run/local.sh", "make_local_folders"] if list_local_folders(target) else []),
+        "export RECIPE_EXPECT_GPU=yes",
+        *call.start("bash", script, "test", arguments=False),
     ]
     return make_batch_script(
         target,
@@ -145,16 +143,29 @@ def list_smoke_copies() -> tuple[Copy, ...]:
 
 def make_smoke_script(target: Target) -> str:
     """Make the script that runs every part even if one fails; the results name the failures."""
+    answer = json.dumps(make_expectations(target), sort_keys=True)
+    left = shell.quote_command(["leave_results", answer, ShellExpr("${reason}"), *_list_results(target)])
     lines = [
+        "# begin: forgets older results. end CODE: leaves those that are missing. Without either it tests.",
         "results_folder .",
+        'case "${1:-}" in begin | "") rm -f "$results"/verify.json "$results"/smoke-*.json ;; esac',
+        'if [ "${1:-}" = begin ]; then exit 0; fi',
+        "conclude() {",
+        '    local reason="${failed_because:-the smoke test ended with exit code $1 before this was tested}"',
+        *[f"    {line}" for line in left.splitlines()],
+        "}",
+        'if [ "${1:-}" = end ]; then',
+        '    conclude "${2:-1}"',
+        "    exit 0",
+        "fi",
+        "trap 'conclude $?' EXIT",
         ". run/container.sh",
         *_make_inside(target),
-        'rm -f "$results"/verify.json "$results"/smoke-*.json',
         "failed=0",
+        'inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1',
         *(["ranks=2"] if _is_distributed(target) else []),
         *_make_expectation(target),
     ]
-    lines.append('inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1')
     imports = target.recipe.container.smoke.imports
     if imports:
         result = ShellExpr("${results}/smoke-imports.json")
@@ -204,7 +215,7 @@ def _make_expectation(target: Target) -> list[str]:
         return ["arguments+=(--device cpu)"]
     ranks = [
         "    # One rank per device: NCCL does not allow two.",
-        "    ranks=$(inside python3 -B smoke devices | tail -n 1)",
+        "    ranks=$(inside python3 -B smoke devices | tail -n 1) || ranks=1",
         '    if [ "${ranks:-0}" -lt 1 ]; then ranks=1; fi',
     ]
     return [

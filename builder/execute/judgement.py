@@ -76,6 +76,11 @@ def judge_results(results: Mapping[str, Any], *, expect: Mapping[str, str]) -> t
     return tuple(checks)
 
 
+def is_not_run(results: Mapping[str, Any]) -> bool:
+    """Whether all results come from the script alone, which ended before any workload ran."""
+    return bool(results) and all(to_dict(result).get("not_run") is True for result in results.values())
+
+
 def judge_answer(step: Step, folder: Path) -> tuple[SmokeCheck, ...]:
     """A failed check for each fault of the image's torch that the smoke step found; none where there is no fault."""
     document = to_dict(_read(folder, _ANSWER)) if _ANSWER in step.produces else {}

@@ -14,7 +14,7 @@ from builder.sif import tree
 from builder.sif.bounded import LIMIT as PLAN_LIMIT
 from builder.sif.bounded import parse_json
 from builder.system.files import write_atomic
-from builder.system.layout import PLAN_FILE, WRITTEN_FILE
+from builder.system.layout import PLAN_FILE, USER_SETTINGS, WRITTEN_FILE
 from builder.system.trust import read_below
 
 LIMIT = 16 * 1024 * 1024  # bytes of the record
@@ -110,7 +110,7 @@ def _list_files(folder: Path, path: str) -> Iterator[str]:
         return
     for entry in tree.walk(folder, path):
         name = f"{path}/{entry.path}"
-        if entry.kind != tree.FOLDER and CACHES not in name.split("/"):
+        if entry.kind != tree.FOLDER and CACHES not in name.split("/") and name != USER_SETTINGS:
             yield name
 
 

@@ -13,6 +13,8 @@ from typing import Literal
 Vendor = Literal["amd", "nvidia", "intel", "cpu"]
 BackendName = Literal["cotainr", "apptainer", "docker", "tykky", "layers"]
 Launcher = Literal["srun", "srun-torchrun", "mpiexec", "plain"]
+LAUNCHER_NAMES: Mapping[str, Launcher] = {"srun": "srun", "torchrun": "srun-torchrun"}  # those a user may choose
+GpuVisibility = Literal["node", "rank"]
 Purpose = Literal["gpu", "node", "nodes", "build", "convert"]
 
 
@@ -85,6 +87,7 @@ class Job:
     gpus: int = 0  # as the scheduler counts them, per node
     devices: int = 0  # as ranks count them, per node
     bind: bool = False  # whole nodes: the CPU masks apply
+    ranks: int = 0  # that torchrun starts on each node; 0: one for each device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,12 +169,16 @@ class Launch:
     cpu_masks: tuple[str, ...] = ()  # one per local rank, for srun --cpu-bind=mask_cpu
     options: tuple[str, ...] = ()  # of the launcher
     one_gpu_options: tuple[str, ...] = ()  # in place of `options` for a single task
+    gpu_visibility: GpuVisibility = "node"  # a rank sees the devices of its node, or one of its own
+    node_options: tuple[str, ...] = ()  # more options if ranks see the node's devices; may contain {gpus}
+    rank_options: tuple[str, ...] = ()  # more options if a rank sees one; they select its device
+    gpu_order: tuple[int, ...] = ()  # whole nodes: the device next to each local rank
     environment: Mapping[str, str] = field(default_factory=dict)
     one_node_environment: Mapping[str, str] = field(default_factory=dict)
     multi_node_environment: Mapping[str, str] = field(default_factory=dict)
     rank_environment: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
-    node_local_dirs: tuple[str, ...] = ()  # made by each rank before the program starts
+    node_local_dirs: tuple[str, ...] = ()  # made by each rank; removed after the job if its number is in their name
     master_addr: Literal["first-host", "hostname-ip"] = "first-host"
     master_port: str = "free"  # chosen when the job starts; `50000+job`: plus the job's number modulo 10000
     torchrun_refused: str = ""  # why torchrun must not be used; empty if it may

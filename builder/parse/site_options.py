@@ -75,6 +75,8 @@ def check_options(site: Site) -> Iterator[Finding]:
     for key, options, given in (
         ("launch.options", launcher, site.launch.options),
         ("launch.one_gpu_options", launcher, site.launch.one_gpu_options),
+        ("launch.node_options", launcher, site.launch.node_options),
+        ("launch.rank_options", launcher, site.launch.rank_options),
         ("runtime.options", RUNTIME, site.runtime.options),
         ("scheduler.submit", SLURM, site.scheduler.submit),
     ):

@@ -201,6 +201,9 @@ def _check_job_shape(site: Site, *, job: Job, key: str) -> Iterator[Finding]:
     for name, count in {**counts, "cpus_per_task": job.cpus_per_task}.items():
         if count is not None and count < 1:
             yield _make_fault("site-number", f"'{name}' is {count}", f"{key}.{name}", "give at least 1")
+    if job.ranks < 0:
+        fix = "give at least 1, or leave it out for one a device"
+        yield _make_fault("site-number", f"'ranks' is {job.ranks}", f"{key}.ranks", fix)
     cores = job.tasks_per_node * (job.cpus_per_task or 0)
     if site.node.usable_cores is not None and cores > site.node.usable_cores:
         message = f"{job.tasks_per_node} tasks of {job.cpus_per_task} cores on a node of {site.node.usable_cores}"
@@ -226,6 +229,10 @@ def _check_launch(site: Site) -> Iterator[Finding]:
         message = f"there is no free port {site.launch.master_port}"
         yield _make_fault("site-port", message, "launch.master_port", f"give 1024 to {most}")
     yield from _check_expectations(site)
+    order = site.launch.gpu_order
+    if order and site.gpu and sorted(order) != list(range(site.gpu.devices)):
+        message = f"the order {', '.join(map(str, order))} is not one of {site.gpu.devices} devices"
+        yield _make_fault("site-number", message, "launch.gpu_order", "name each device of a node once, from 0")
     masks = site.launch.cpu_masks
     if masks and site.gpu and len(masks) != site.gpu.devices:
         message = f"{len(masks)} CPU masks for {site.gpu.devices} devices"

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from builder.compile.arrays import MAX_TASKS, ArrayTask, make_array_plan
+from builder.compile.launch.settings import list_site_variables
 from builder.execute.build_options import ExecutionOptions, Signals
 from builder.execute.execution import LocalPrefix
 from builder.execute.plan_executor import StepBatch, run_local_steps, select_steps
@@ -270,6 +271,7 @@ def _make_submit_options(
         environment=plan.options.environment,
         variables=variables or {},
         command=command,
+        site_variables=list_site_variables(plan.site.launch),
     )
 
 

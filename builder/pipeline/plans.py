@@ -50,6 +50,8 @@ def plan_builds(request: BuildRequest, *, what: str = "images") -> Planned:
 
     `what` names the products, for messages.
     """
+    from builder.compile.launch.choice import choose_launch  # `recipe check` starts no ranks
+
     sites, recipes = load(request.sites, request.files, folder=request.sites_folder)
     folder = None if request.single else request.output
     if folder is not None and (folder.is_file() or folder.suffix == ".sif"):
@@ -63,6 +65,7 @@ def plan_builds(request: BuildRequest, *, what: str = "images") -> Planned:
                 message = f"two of them are called '{recipe.name}': '{recipe.file}' is the second"
                 raise ConfigError(Finding(code="usage", message=message, fix="give it another name with `name:`"))
             try:
+                site = choose_launch(site, launcher=request.launch[0], gpu_visibility=request.launch[1])
                 plan = make_plan(site, recipe, context=request.context, shape=request.shape, page=not request.dry_run)
             except BuilderError as error:
                 found[name] = error

@@ -49,6 +49,7 @@ class BuildRequest:
     options: ExecutionOptions
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
     shape: Shape = (None, None)
+    launch: tuple[str | None, str | None] = (None, None)  # launcher, GPU visibility; None: the site's
     output: Path | None = None
     dry_run: bool = False
     here: bool = False  # allow heavy work on a login node

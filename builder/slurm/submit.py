@@ -77,9 +77,10 @@ def _check_machine(lead: Steps, first: Step, *, folder: Path, environment: Mappi
 
 
 _NO_EXPORT = "--export=NONE"
-# What a build respects of the user's environment; it goes along where a site's jobs inherit nothing.
+# What builds and runs respect of the user's environment; it goes along where a site's jobs inherit nothing.
 _RESPECTED = re.compile(
-    r"RECIPE_\w+|PIP_\w+|UV_\w+|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|SOURCE_DATE_EPOCH|\w+_proxy|\w+_PROXY"
+    r"RECIPE_\w+|PIP_\w+|UV_\w+|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|(?:APPTAINER|SINGULARITY)_BIND|"
+    r"SOURCE_DATE_EPOCH|\w+_proxy|\w+_PROXY"
 )
 
 
@@ -88,7 +89,8 @@ class SubmitOptions:
     """How the jobs of a plan are submitted: by the site's rules and the user's options.
 
     `variables` are set for the jobs, on top of the user's `environment`; `command` is the file of what is to run.
-    `array` says which tasks, where jobs are arrays; `again` the variables of a second build, None where there is none.
+    `site_variables` are names that the site sets and the user may export instead. `array` says which tasks, where jobs
+    are arrays; `again` the variables of a second build, None where there is none.
     """
 
     kind: Kind
@@ -97,6 +99,7 @@ class SubmitOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     command: str = ""  # below the plan folder
+    site_variables: tuple[str, ...] = ()
     array: str = ""
     again: Mapping[str, str] | None = None
 
@@ -284,7 +287,8 @@ def _export(batch: SubmitOptions) -> list[str]:
     """The site's own options; where jobs inherit nothing, what they need is named (values are no words of ours)."""
     if _NO_EXPORT not in batch.site_options and batch.environment.get("SBATCH_EXPORT") != "NONE":
         return list(batch.site_options)
-    respected = {name for name in batch.environment if _RESPECTED.fullmatch(name)}
+    own = {name for name in batch.site_variables if not name.startswith("SLURM_")}
+    respected = {name for name in batch.environment if name in own or _RESPECTED.fullmatch(name)}
     names = sorted({*collect_variables(batch, Path()), *respected})
     return [*(word for word in batch.site_options if word != _NO_EXPORT), f"--export={','.join(names)}"]
 

@@ -72,6 +72,7 @@ def check_devices(facts: ResultView) -> List[Check]:
             found.update(show(device.get("identity")) for device in select_rows(entry.get("devices")))
         faults = [f"{len(found)} on {host}" for host, found in seen.items() if len(found) != count]
         checks.append(_check(facts, "devices", faults, f"{count} on each host", f"{count} on each host"))
+    checks += _check_local_ranks(facts)
     wanted = facts.expected.get("gfx")
     if isinstance(wanted, str):
         faults = [fault for entry in facts.list_ranks() for fault in _find_other_architecture(entry, wanted)]
@@ -81,6 +82,19 @@ def check_devices(facts: ResultView) -> List[Check]:
         shown = " ".join(show(name) for name in kernels[:24]) or "none"
         checks.append(Check("kernels", covers(kernels, wanted), shown, f"with {show(wanted)}"))
     return checks
+
+
+def _check_local_ranks(facts: ResultView) -> List[Check]:
+    """Check that LOCAL_RANK is the index of a device that the rank sees: programs select theirs by it."""
+    faults, told = [], False
+    for entry in facts.list_ranks():
+        said, count = look_up(entry, "variables", "LOCAL_RANK"), to_integer(look_up(entry, "device", "count"))
+        if look_up(entry, "device", "type") == "cpu" or not isinstance(said, str) or not said.isdecimal():
+            continue
+        told = True
+        if count is None or len(said) > 9 or int(said) >= count:
+            faults.append(f"rank {show(entry.get('rank'))} has {show(said)} and sees {show(count)}")
+    return [_check(facts, "LOCAL_RANK", faults, "an index", "the index of a device")] if told else []
 
 
 def _find_other_architecture(entry: Dict[str, Any], wanted: str) -> List[str]:

@@ -107,13 +107,19 @@ def _check_distinct_gpus(entries: Sequence[Dict[str, Any]]) -> Check:
     for entry in entries:
         hosts.setdefault(show(entry.get("host")), []).append(entry)
     used = wanted = 0
-    for members in hosts.values():
+    shared: List[str] = []
+    for host, members in hosts.items():
         counts = [to_integer(look_up(member, "device", "count")) or 0 for member in members]
         identities = [look_up(member, "device", "identity") for member in members]
         used += len({name for name in identities if isinstance(name, str) and name})
         # if a rank sees exactly one GPU, the launcher gave each rank its own
         wanted += len(members) if max(counts) in (0, 1) else min(len(members), max(counts))
+        for name in {name for name in identities if isinstance(name, str) and identities.count(name) > 1}:
+            users = [show(member.get("rank")) for member in members if look_up(member, "device", "identity") == name]
+            shared.append(f"ranks {', '.join(users[:8])} of {host} use one")
     measured = f"{used} GPUs on {len(hosts)} hosts"
+    if used != wanted and shared:
+        measured += f": {join_limited(sorted(shared))}"
     return Check("gpus", bool(entries) and used == wanted, measured, f"{wanted} GPUs for {len(entries)} ranks")
 
 

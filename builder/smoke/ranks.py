@@ -30,10 +30,11 @@ class Placement:
     launcher: str
 
 
+# RECIPE_LOCAL_RANK: where a rank sees one device, LOCAL_RANK is that device's index.
 # The most specific first. One Slurm task can be a torchrun that starts many ranks, and MPI launchers run in one Slurm
 # task per host: SLURM_PROCID then counts hosts, or is 0 for all, so it is tried last.
 _LAUNCHERS: Tuple[Tuple[str, str, str, Tuple[str, ...]], ...] = (
-    ("torchrun", "RANK", "WORLD_SIZE", ("LOCAL_RANK", "SLURM_LOCALID")),
+    ("torchrun", "RANK", "WORLD_SIZE", ("RECIPE_LOCAL_RANK", "LOCAL_RANK", "SLURM_LOCALID")),
     ("openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", ("OMPI_COMM_WORLD_LOCAL_RANK",)),
     ("pmi", "PMI_RANK", "PMI_SIZE", ("MPI_LOCALRANKID", "PMI_LOCAL_RANK", "PALS_LOCAL_RANKID", "SLURM_LOCALID")),
     ("slurm", "SLURM_PROCID", "SLURM_NTASKS", ("SLURM_LOCALID",)),

@@ -99,6 +99,7 @@ class Supervisor(WorkloadRun):
 
     def _environment(self, rank: int) -> Dict[str, str]:
         environment = dict(os.environ)
+        environment.pop("RECIPE_LOCAL_RANK", None)  # of the process that starts them
         environment.update(RANK=str(rank), WORLD_SIZE=str(self.world), LOCAL_RANK=str(rank))
         environment["GLOO_SOCKET_IFNAME"] = "lo"  # all ranks are on this host
         cores = max(1, len(os.sched_getaffinity(0)) // self.world)

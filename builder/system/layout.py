@@ -12,6 +12,7 @@ STATE_FILE = ".state.json"
 SOURCES_FILE = ".sources"  # which files of this machine the copies are of
 OLD_FILE = ".old.json"  # products of a plan that the folder held before
 WRITTEN_FILE = ".written.json"  # what the plan wrote there, by its digests
+USER_SETTINGS = "run/site.env"  # variables of the user's own, which no plan writes
 README_FILE = "README.md"
 RESULTS = "results"  # results/SHAPE/WORKLOAD.json
 VERDICT_FILE = "verdict.json"  # of a shape, over its workloads

@@ -189,6 +189,8 @@ def test_changes_by_hand_are_kept(place: Path, words: tuple[str, ...]) -> None:
     command, *more = words
     kit = place / "demo-local.plan"
     assert recipe("plan", "local", "env.yml", "-o", str(kit)).code == 0
+    settings = kit / "run" / "site.env"
+    settings.write_text("NCCL_SOCKET_IFNAME=hsn0\n")  # the user's own file
     assert recipe("plan", "local", "env.yml", "-o", str(kit)).code == 0  # nothing was changed
     script = kit / "1-build-image.sh"
     script.write_text(script.read_text() + "echo mine\n")
@@ -204,6 +206,7 @@ def test_changes_by_hand_are_kept(place: Path, words: tuple[str, ...]) -> None:
         assert script.read_text().endswith("echo mine\n")
     assert recipe("plan", "local", "env.yml", "-o", str(kit), "--force").code == 0
     assert not script.read_text().endswith("echo mine\n")
+    assert settings.read_text() == "NCCL_SOCKET_IFNAME=hsn0\n"
 
 
 # What sbatch writes of a job that it does not take (Slurm 24.05), and of one that it would.

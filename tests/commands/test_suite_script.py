@@ -146,3 +146,28 @@ def test_plain_ranks_end_with_the_first_that_fails(folder: Path, codes: str, cod
         "plain_ranks 3 " + ("0" if code == 0 else "60")
     )
     assert play(folder).returncode == code
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "stop", "expected"),
+    [
+        (143, "RUNNING 10:00 None", "", 1),  # srun has ended the other ranks of one that failed
+        (7, "RUNNING 10:00 None", "", 7),
+        (143, "COMPLETING 10:00 None", "", 143),  # a cancelled job
+        (143, "RUNNING 0:30 None", "", 143),  # the time limit is near
+        (143, "RUNNING 10:00 None", ".term", 143),  # the ranks were told to end
+        (0, "RUNNING 10:00 None", "", 0),
+    ],
+)
+def test_ranks_that_srun_ended_are_a_failure(folder: Path, code: int, answer: str, stop: str, expected: int) -> None:
+    (folder / "squeue").write_text(f"#!/bin/sh\necho '{answer}'\n")  # a stand-in
+    (folder / "squeue").chmod(0o755)
+    (folder / "record.sh").write_text(read_template("record.sh"))
+    if stop:
+        (folder / f"stop{stop}").touch()
+    script = f". ./record.sh; . ./suite.sh; job_notice=120; launch() {{ sh -c 'exit {code}' || ranks_ended $?; }}"
+    done = subprocess.run(
+        ["bash", "-c", f"set -eu; {script}; launch; exit"], cwd=folder, capture_output=True, text=True, check=False,
+        env={"PATH": f"{folder}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "RECIPE_STOP": str(folder / "stop")},
+    )  # fmt: skip
+    assert done.returncode == expected, done.stderr

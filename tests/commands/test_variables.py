@@ -27,6 +27,7 @@ WRONG = {
     "RECIPE_FRESH": ["no", "true"],
     "RECIPE_ACCEPT_LICENSES": ["y"],
     "RECIPE_EXPECT_GPU": ["1"],
+    "RECIPE_GPU_VISIBILITY": ["all", "Rank"],
     "RECIPE_REGISTRY": ["https://nvcr.io/v2", "a b"],
     "RECIPE_TORCH_INDEX": ["foo", "ftp://x.org/"],
     "RECIPE_MASTER_PORT": ["0", "65536", "port"],

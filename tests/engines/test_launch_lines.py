@@ -54,7 +54,7 @@ def test_lumi_binds_each_rank_to_the_cores_of_its_gcd(kit: Kits) -> None:
     job = lumi.witness("run/nodes.sbatch")
     assert placements(job) == OF_FOUR
     assert [rank.cores for rank in job.ranks] == [[1], [0], [1], [0]]  # the masks are 0x2 and 0x1, in this order
-    assert [rank.values("ROCR_VISIBLE_DEVICES") for rank in job.ranks] == [["0"], ["1"], ["0"], ["1"]]
+    assert [rank.values("ROCR_VISIBLE_DEVICES") for rank in job.ranks] == [["0,1"]] * 4  # LOCAL_RANK selects one
     cache = f"miopen-cache-{job.number}"
     in_every_rank(
         job,
@@ -80,7 +80,10 @@ def test_frontier_gives_each_rank_the_gpu_nearest_to_its_core(kit: Kits) -> None
     frontier = kit("frontier-test")
     options = ("--export=PATH,USER,HOME,SLURM_CONF,RECIPE_IMAGE,MODULEPATH,SLURM_CPU_BIND",)
     job = frontier.witness("run/nodes.sbatch", options=options, SLURM_CPU_BIND="cores")
-    assert placements(job) == OF_FOUR
+    assert [rank.values("RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_NODEID") for rank in job.ranks] == [
+        [str(number), "0", "4", str(number // 2)] for number in range(4)
+    ]
+    assert [rank.values("RECIPE_LOCAL_RANK") for rank in job.ranks] == [["0"], ["1"], ["0"], ["1"]]
     # One device each, which is device 0 for the rank: the rule for programs on this site.
     assert [rank.values("ROCR_VISIBLE_DEVICES") for rank in job.ranks] == [["0"], ["1"], ["0"], ["1"]]
     assert [rank.cores for rank in job.ranks] == [[0], [1], [0], [1]]
@@ -144,6 +147,7 @@ def test_dawn_counts_stacks_or_cards(kit: Kits, hydra: str, hierarchy: str, worl
         I_MPI_OFI_PROVIDER="tcp",
         SLURM_MEM_PER_NODE=None,
         SLURM_MEM_PER_CPU=None,
+        PYTHONUNBUFFERED="1",
         CCL_ROOT="/stand-in/ccl/2021.15",
         PYTHONPATH=None,
     )
@@ -217,7 +221,7 @@ def test_security_10_torchrun_meets_under_an_id_that_ps_and_squeue_do_not_show(r
 
 # What each of the two ranks sees of its devices, and the cards that Slurm gives the job.
 PARTS = {
-    "lumi-part": ("ROCR_VISIBLE_DEVICES", ["0", "1"], "2"),
+    "lumi-part": ("ROCR_VISIBLE_DEVICES", ["0,1", "0,1"], "2"),
     "frontier-part": ("ROCR_VISIBLE_DEVICES", ["0", "1"], "2"),
     "dawn-test": ("ZE_AFFINITY_MASK", ["0,1", "0,1"], "1"),
     "mn5-part": ("CUDA_VISIBLE_DEVICES", ["0,1", "0,1"], "2"),
@@ -242,7 +246,8 @@ def test_two_of_the_four_devices_of_a_node(
     done.expect(0)
     ranks = [Rank(**json.loads(path.read_text())) for path in sorted((room.folder / "seen").iterdir())]
     seen = [rank.values("RANK", "LOCAL_RANK", "WORLD_SIZE", variable) for rank in ranks]
-    assert seen == [[str(number), str(number), "2", visible[number]] for number in range(2)]
+    index = ["0", "0"] if site == "frontier-part" else ["0", "1"]  # that of a device which the rank sees
+    assert seen == [[str(number), index[number], "2", visible[number]] for number in range(2)]
     assert {rank.environment["SLURM_GPUS_ON_NODE"] for rank in ranks} == {cards}
     assert all(rank.arguments == ["a b", "$HOME"] for rank in ranks)
     text = (room.folder / "job" / "1-run.sbatch").read_text()

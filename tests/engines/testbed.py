@@ -14,6 +14,7 @@ from typing import Any
 from recipe_program import Done, Room, run
 
 from builder.compile.image_plans import make_image_target, make_smoke_plan
+from builder.compile.launch.choice import choose_launch
 from builder.execute.plan_folder import write_plan
 from builder.model.recipe import Workload
 from builder.model.target import Context
@@ -52,6 +53,7 @@ SITES = {
         scheduler:
           gpu_option: "gres=gpu:{{gpus}}"
           jobs: {{gpu: {_ONE}, node: {_TWO}, nodes: {_TWO}, build: {_ONE}}}
+        launch: {{gpu_order: [1, 0]}}
         """,
     "dawn-test": f"""
         extends: dawn
@@ -91,7 +93,7 @@ SITES = {
           submit: []  # what a login shell of the site sets up comes from the tests' environment
           gpu_option: "gres=gpu:{{gpus}}"
           jobs: {{gpu: {_ONE}, node: {_FOUR}, nodes: {_FOUR}, build: {_ONE}}}
-        launch: {{environment: {{SLURM_CPU_BIND: cores}}}}  # as the site's Slurm does by itself
+        launch: {{gpu_order: [], environment: {{SLURM_CPU_BIND: cores}}}}  # as the site's Slurm does by itself
         """,
     "mn5-part": """
         extends: mn5
@@ -178,11 +180,19 @@ class Job:
 class Kit:
     """A plan folder of a site for an image that exists, and the jobs submitted from it."""
 
-    def __init__(self, room: Room, site: str, image: Path, *, workloads: tuple[Workload, ...] | None = None) -> None:
+    def __init__(
+        self,
+        room: Room,
+        site: str,
+        image: Path,
+        *,
+        workloads: tuple[Workload, ...] | None = None,
+        launcher: str | None = None,
+    ) -> None:
         self.image, self.folder = image, room.folder / f"kit-{site}"
         if site in SITES:
             room.site(site, SITES[site])
-        loaded = load_site(site, folder=room.sites)
+        loaded = choose_launch(load_site(site, folder=room.sites), launcher=launcher)
         context = Context(tool="recipe of the tests")
         plan = make_smoke_plan(make_image_target(loaded, image=str(image), context=context, workloads=workloads))
         write_plan(plan, self.folder, recipe_folder=self.folder)

@@ -11,10 +11,12 @@ from support.rows import rows
 
 from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.compile.launch import Shape, check_command, choose_job, choose_suite, make_shape, make_shape_script
+from builder.compile.launch.choice import choose_launch
 from builder.compile.launch.container_scripts import make_job_environment, make_rank_script
-from builder.model.finding import ConfigError
+from builder.compile.launch.devices import find_visibility
+from builder.model.finding import ConfigError, UnsupportedError
 from builder.model.site import Job, Purpose
-from builder.model.target import Context
+from builder.model.target import Context, Target
 from builder.parse.site import BUNDLED, load_site
 
 FREE_PORT = "${RECIPE_MASTER_PORT:-$(free_port)}"
@@ -110,11 +112,20 @@ def test_parts_of_a_node_are_not_bound_by_masks(nodes: int | None, devices: int 
 
 
 def test_lines_of_the_launchers() -> None:
-    assert "srun --gpus-per-task=1 --gpu-bind=closest" in script_of("frontier", nodes=2, devices=None)
-    assert 'srun --gpus-per-task=1 "--cpus' in script_of("frontier", nodes=None, devices=None)
+    frontier = script_of("frontier", nodes=2, devices=None)
+    assert "rank) gpu_options=(--gpus-per-task=1 --gpu-bind=closest) ;;" in frontier
+    assert "*) gpu_options=(--gpus-per-node=8) ;;" in frontier
+    assert 'srun --kill-on-bad-exit=1 "--cpus-per-task=${SLURM_CPUS_PER_TASK}" "${gpu_options[@]}" bash' in frontier
+    one = script_of("frontier", nodes=None, devices=None)
+    assert 'srun --kill-on-bad-exit=1 --gpus-per-task=1 "--cpus' in one
     assert 'mpiexec -n "${world}" -ppn "${tasks}" --hosts "${hosts}"' in script_of("dawn", nodes=2, devices=None)
     mn5 = script_of("mn5", nodes=2, devices=None)
-    assert 'srun --ntasks-per-node=1 --wait=60 "--cpus-per-task=${SLURM_CPUS_PER_TASK}" bash run/rank.sh' in mn5
+    words = mn5.replace(" \\\n", " ").split()
+    assert words[(place := words.index("srun")) : place + 6] == [
+        "srun", "--kill-on-bad-exit=1", "--ntasks-per-node=1", "--wait=60", '"--cpus-per-task=${SLURM_CPUS_PER_TASK}"',
+        "bash",
+    ]  # fmt: skip
+    assert "export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}" in mn5
     rank = make_rank_script(bare_target("mn5"))
     assert '--node_rank "$SLURM_PROCID"' in rank
     assert "SLURM_PROCID" not in mn5 + make_job_environment(
@@ -146,7 +157,7 @@ def test_security_10_torchruns_rendezvous_is_random_and_on_no_command_line() -> 
     assert "PET_RDZV_ID=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')" in job
     assert "export PET_RDZV_ID PET_RDZV_ENDPOINT" in job
     assert job.index("MASTER_PORT=") < job.index("launch() {") < job.index("PET_RDZV_ENDPOINT=") < job.index("    srun")
-    command = rank[rank.index("torch.distributed.run") :]
+    command = rank[rank.index("exec_image python3 -m torch.distributed.run") :]
     assert "--rdzv_backend c10d" in command
     for word in ("rdzv_id", "rdzv-id", "rdzv_endpoint", "PET_", "SLURM_JOB_ID", "MASTER_"):
         assert word not in command
@@ -231,19 +242,17 @@ def test_a_site_says_what_the_probe_expects() -> None:
     masks = ",".join(load_site("lumi-g").launch.cpu_masks)
     for word in (
         f"--expect-masks {masks} ", "--expect-cores 7 ", "--expect-devices 8 ", "--expect-gfx gfx90a ",
-        "--expect-network 'NET/OFI|aws-ofi' ", "--cache-not-under /pfs ", "--expect-variable PYTHONNOUSERSITE=1 ",
-        "--expect-variable NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3 ", '--expect-ranks "${ranks}" ',
+        "--expect-network 'NET/OFI|aws-ofi' ", "--cache-not-under /pfs ", '--expect-ranks "${ranks}" ',
+        '"${expected_variables[@]}" ',  # what job.sh has set: the site's variables, or the user's in their place
     ):  # fmt: skip
         assert word in lumi, word
     one = words_of(script_of("lumi-g", nodes=1, devices=None), "probe")
     assert "--expect-network" not in one
-    assert "NCCL_SOCKET_IFNAME" not in one
     dawn = words_of(script_of("dawn", nodes=2, devices=None), "probe")
     assert '--expect-devices "${tasks}"' in dawn  # stacks or cards: known when the job runs
     assert "--expect-network" not in dawn  # not known
     assert "--expect-gfx" not in dawn
-    frontier = words_of(script_of("frontier", nodes=1, devices=None), "probe")
-    assert "--expect-variable NCCL_NET=Socket" in frontier
+    assert 'site_variable NCCL_NET "Socket"' in make_job_environment(bare_target("frontier"))
 
 
 def test_a_suite_fits_into_the_time_of_its_job() -> None:
@@ -263,3 +272,90 @@ def test_a_machine_without_a_scheduler_runs_the_suite_too() -> None:
     assert "begin_suite one probe mnist startup" in texts["run/one.sh"]
     assert "begin_suite ranks probe ddp pi allreduce startup" in texts["run/ranks.sh"]
     assert "device=(--device cpu)" in texts["run/ranks.sh"]
+
+
+# --- the user's choice ------------------------------------------------------------------------------------------------
+
+
+def chosen(site: str, *, launcher: str | None = None, gpu_visibility: str | None = None) -> Target:
+    target = bare_target(site)
+    return replace(target, site=choose_launch(target.site, launcher=launcher, gpu_visibility=gpu_visibility))
+
+
+@rows(
+    ("site", "launcher", "devices", "expected"),
+    [
+        ("lumi-g", "torchrun", None, (1, 56, 8, 8, "480G")),
+        ("lumi-g", "torchrun", 2, (1, 14, 2, 2, "120G")),
+        ("mn5", "srun", None, (4, 20, 4, 4, "")),
+        ("mn5", "srun", 2, (2, 20, 2, 2, "")),
+        ("lumi-c", "torchrun", None, (1, 128, 0, 0, "224G")),
+        ("lumi-g", "srun", None, (8, 7, 8, 8, "480G")),
+    ],
+)
+def test_a_chosen_launcher_has_the_cores_of_the_sites(
+    site: str, launcher: str, devices: int | None, expected: tuple[int, int | None, int, int, str]
+) -> None:
+    target, plain = chosen(site, launcher=launcher), bare_target(site)
+    purpose, job = choose_job(target, nodes=1, devices=devices)
+    assert facts(job) == expected
+    _, own = choose_job(plain, nodes=1, devices=devices)
+    assert make_shape(target, job).ranks_per_node == make_shape(plain, own).ranks_per_node
+    script = make_shape_script(target, job, purpose=purpose).file.text
+    assert ("RECIPE_RANKS" in script) == (launcher == "torchrun")
+    assert ("mask_cpu" in script) == (launcher == "srun" and site == "lumi-g")
+
+
+@rows(
+    ("site", "launcher", "gpu_visibility", "code", "message"),
+    [
+        ("frontier", "torchrun", "", "launch-torchrun", "torchrun must not be used on 'frontier': it binds all ranks"),
+        ("dawn", "srun", "", "option-value", "the ranks of 'dawn' are started by mpiexec"),
+        ("dawn", "torchrun", "", "option-value", "the ranks of 'dawn' are started by mpiexec"),
+        ("local", "torchrun", "", "option-value", "'local' has no Slurm"),
+        ("lumi-c", "", "rank", "option-value", "'lumi-c' has no GPUs"),
+    ],
+)
+def test_a_choice_that_a_site_does_not_have_is_refused(
+    site: str, launcher: str, gpu_visibility: str, code: str, message: str
+) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        choose_launch(load_site(site), launcher=launcher, gpu_visibility=gpu_visibility)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.message.startswith(message), bool(finding.fix)) == (code, True, True)
+
+
+def test_a_choice_of_nothing_changes_nothing() -> None:
+    for site in map(load_site, SLURM):
+        assert choose_launch(site) is site
+
+
+def test_the_order_of_devices_is_the_map_of_frontier() -> None:
+    """OLCF's map of a node: NUMA domain of 16 cores -> its GCDs; rank i has the cores 8 i + 1 to 8 i + 7."""
+    near = {0: (4, 5), 1: (2, 3), 2: (6, 7), 3: (0, 1)}
+    order = load_site("frontier").launch.gpu_order
+    assert order == tuple(near[8 * rank // 16][rank % 2] for rank in range(8))
+    whole, part = (script_of("frontier", nodes=1, devices=devices) for devices in (None, 2))
+    assert "export RECIPE_GPU_ORDER=4,5,2,3,6,7,0,1" in whole
+    assert "unset RECIPE_GPU_ORDER" in part
+
+
+def test_options_that_give_a_rank_its_device_decide() -> None:
+    launch = load_site("lumi-g").launch
+    assert find_visibility(launch) == "node"
+    assert find_visibility(replace(launch, options=("--gpus-per-task=1",))) == "rank"
+    assert find_visibility(replace(launch, rank_environment={"ROCR_VISIBLE_DEVICES": "${SLURM_LOCALID}"})) == "rank"
+    assert find_visibility(load_site("frontier").launch) == "rank"
+
+
+def test_a_command_that_is_torchrun_takes_the_place_of_the_jobs() -> None:
+    for command in (
+        "torchrun --standalone train.py",
+        "/opt/venv/bin/torchrun x.py",
+        "python3 -m torch.distributed.run x",
+    ):
+        assert check_command(chosen("lumi-g", launcher="torchrun"), command.split()) == ()
+        (finding,) = check_command(bare_target("lumi-g"), command.split())
+        assert finding.fix.endswith("or give `--launcher torchrun`")
+    (finding,) = check_command(bare_target("mn5"), ["env", "torchrun"])
+    assert finding.code == "launch-nested"

@@ -198,7 +198,7 @@ def test_a_user_site_takes_away_what_another_says(tmp_path: Path) -> None:
         "extends: lumi-g\nname: bare\ngpu:\n"  # the whole section
         "scheduler: {jobs: {gpu: , node: , nodes: }, account_form: }\n"  # entries of a table; a text
         "launch: {cpu_masks: [], multi_node_environment: {}, node_local_dirs: ,"
-        " rank_environment: {ROCR_VISIBLE_DEVICES: }}\n"
+        " environment: {MIOPEN_USER_DB: }}\n"
     )
     bare, lumi = load_site("bare", folder=tmp_path), load_site("lumi-g")
     assert bare.gpu is None
@@ -206,9 +206,9 @@ def test_a_user_site_takes_away_what_another_says(tmp_path: Path) -> None:
     assert (lumi.scheduler.account_form, bare.scheduler.account_form) == ("project_<number>", "")
     assert bare.scheduler.version == lumi.scheduler.version
     launch = bare.launch
-    emptied = (launch.cpu_masks, launch.multi_node_environment, launch.node_local_dirs, launch.rank_environment)
-    assert emptied == ((), {}, (), {})
-    assert launch.environment == lumi.launch.environment
+    emptied = (launch.cpu_masks, launch.multi_node_environment, launch.node_local_dirs)
+    assert emptied == ((), {}, ())
+    assert set(launch.environment) == set(lumi.launch.environment) - {"MIOPEN_USER_DB"}
     (tmp_path / "again.yaml").write_text("extends: bare\nname: again\nlaunch: {unset: [X]}\n")
     assert load_site("again", folder=tmp_path).gpu is None  # taken away for those that extend it too
 

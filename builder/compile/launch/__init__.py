@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from builder.compile.launch.container_scripts import make_container_script, make_job_environment, make_rank_script
 from builder.compile.launch.launchers import check_command
+from builder.compile.launch.local_folders import make_folders_script
+from builder.compile.launch.settings import SETTINGS_FILE, make_settings_script
 from builder.compile.launch.shape import Shape, choose_job, count_ranks_per_node, make_shape
 from builder.compile.launch.suite_scripts import choose_suite, make_local_script, make_shape_script
 from builder.compile.render import read_template
@@ -28,6 +30,7 @@ __all__ = [
 
 
 def make_run_files(target: Target) -> tuple[PlanFile, ...]:
+    """Make the files of `run/`: on a site with Slurm the jobs and what they source, else two scripts."""
     files = [
         PlanFile(path="run/container.sh", text=make_container_script(target)),
         PlanFile(path="run/suite.sh", text=read_template("suite.sh")),
@@ -42,7 +45,11 @@ def make_run_files(target: Target) -> tuple[PlanFile, ...]:
         PlanFile(path="run/job.sh", text=make_job_environment(target)),
         PlanFile(path="run/rank.sh", text=make_rank_script(target)),
         PlanFile(path="run/watch.sh", text=read_template("watch.sh")),
+        PlanFile(path=SETTINGS_FILE, text=make_settings_script()),
+        PlanFile(path="run/local.sh", text=make_folders_script(target)),
     ]
+    if target.site.gpu is not None:
+        files.append(PlanFile(path="run/device.sh", text=read_template("device.sh")))
     for purpose in ("gpu", "node", "nodes"):
         job = target.site.scheduler.jobs.get(purpose)
         if job is not None:

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 
 from builder.compile import shell
 from builder.compile.image_files import collect_run_variables, name_image
+from builder.compile.launch.devices import make_device_lines, make_torchrun_prefix, make_visibility_lines
+from builder.compile.launch.local_folders import list_local_folders
+from builder.compile.launch.settings import EVERYWHERE, SETTINGS_FILE, make_keep_lines, make_variables
 from builder.compile.launch.shape import uses_whole_nodes
 from builder.compile.step_scripts import list_runtime_commands, make_module_lines, make_proxy_lines
 from builder.model.plan import ShellExpr, Word
@@ -18,6 +21,7 @@ from builder.model.target import Target
 
 # An image must not use packages of the user's home, or the Python of a module on the host.
 ISOLATION = {"PYTHONNOUSERSITE": "1"}
+_ONLY_BASH = ['[ -n "${BASH_VERSION:-}" ] || { echo "recipe: error: run/container.sh is for bash" >&2 && return 1; }']
 _CALL = '"$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"'
 # The wrappers of tykky derive PATH from the host's (generate_wrappers.sh of hpc-container-wrapper 0.4.2).
 _WITH_PATH = 'import os, sys; os.environ["PATH"] = sys.argv[1]; os.execvp(sys.argv[2], sys.argv[2:])'
@@ -29,16 +33,19 @@ def make_container_script(target: Target) -> str:
         return _tykky(target)
     first, second = list_runtime_commands(target)
     lines = [
-        "# How this site starts the image; sourced by the other scripts of this folder.",
+        "# How this site starts the image; sourced by the other scripts of this folder, or by hand in bash.",
         "# shellcheck shell=bash",
+        *_ONLY_BASH,
         f'image=${{RECIPE_IMAGE:-"$PWD/{name_image(target)}.sif"}}',
         f"runtime=$(command -v {first} || command -v {second}) || {{",
-        f"    echo 'recipe: error: neither {first} nor {second} is installed' >&2",
-        "    exit 1",
+        f"    {shell.quote_command(['echo', _explain_no_runtime(target)])} >&2",
+        "    return 1 # by hand this is the user's own shell",
         "}",
         *_make_options(target),
         'if [ -d "${RECIPE_RESULTS:-}" ]; then options+=(--bind "$RECIPE_RESULTS"); fi',
         'if [ -n "${RECIPE_WORKDIR:-}" ]; then options+=(--bind "$RECIPE_WORKDIR"); fi',
+        "# RECIPE_BINDS: the user's own, separated by commas",
+        'if [ -n "${RECIPE_BINDS:-}" ]; then options+=(--bind "$RECIPE_BINDS"); fi',
         *_make_variable_lines(target),
         "",
         "# in_image COMMAND...: in the folder the script was started in, or in RECIPE_WORKDIR",
@@ -53,6 +60,13 @@ def make_container_script(target: Target) -> str:
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _explain_no_runtime(target: Target) -> str:
+    first, second = list_runtime_commands(target)
+    text = f"recipe: error: neither {first} nor {second} is installed"
+    modules = "; ".join(f"module {module}" for module in target.site.runtime.modules)
+    return f"{text}: first run {modules}" if modules else text
 
 
 def _make_options(target: Target) -> list[str]:
@@ -106,8 +120,9 @@ def _find_late_variable(target: Target) -> str:
 
 def _tykky(target: Target) -> str:
     lines = [
-        "# How this site starts the installation; sourced by the other scripts of this folder.",
+        "# How this site starts the installation; sourced by the other scripts of this folder, or by hand in bash.",
         "# shellcheck shell=bash",
+        *_ONLY_BASH,
         f'image=${{RECIPE_IMAGE:-"$PWD/{name_image(target)}"}}',
         'export PATH="$image/bin:$PATH"',
         *shell.export(ISOLATION),
@@ -140,6 +155,14 @@ JOB_PORT_SUFFIX = "+job"
 FREE_PORT = "free"
 # Below the kernel's ephemeral ports (32768 and up), above those of services.
 PORT_BASE = 10000
+# All names are read: a reader that closes the pipe after the first line ends scontrol, and with it the job.
+_MASTER_ADDR = {
+    "first-host": [
+        'hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || fail "scontrol does not name the nodes of this job"',
+        "MASTER_ADDR=${hosts%%$'\\n'*}",
+    ],
+    "hostname-ip": ["MASTER_ADDR=$(hostname -i | cut -d ' ' -f 1)"],
+}
 _FREE_PORT_FUNCTION = [
     "",
     "# free_port: a random free port of the first node, for the rendezvous of the ranks",
@@ -165,6 +188,9 @@ def make_job_environment(target: Target) -> str:
     lines = ["# Settings of a whole job; sourced by the job scripts of this folder.", "# shellcheck shell=bash"]
     lines += [
         ". ./engine.sh",
+        f". {SETTINGS_FILE}",
+        "read_settings run/site.env",
+        *make_keep_lines(target),
         "# PYTHONPATH of host modules is for the host's Python; the user's own is for the image too.",
         "python_path=${PYTHONPATH-}",
         *make_module_lines((*site.runtime.modules, *site.runtime.run_modules)),
@@ -173,23 +199,21 @@ def make_job_environment(target: Target) -> str:
         "set -u",
     ]
     lines += [f"unset {' '.join(launch.unset)}"] if launch.unset else []
-    first_host = 'scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1'
     lines += [
-        f"MASTER_ADDR=$({first_host})"
-        if launch.master_addr == "first-host"
-        else "MASTER_ADDR=$(hostname -i | cut -d ' ' -f 1)",
+        *_MASTER_ADDR[launch.master_addr],
         "export MASTER_ADDR",
         *(_FREE_PORT_FUNCTION if launch.master_port == FREE_PORT else []),
         *make_proxy_lines(target),
-        *shell.export(launch.environment, expand=True),
+        *make_variables({**EVERYWHERE, **launch.environment}),
     ]
-    one = shell.export(launch.one_node_environment, expand=True)
-    many = shell.export(launch.multi_node_environment, expand=True)
+    one = make_variables(launch.one_node_environment)
+    many = make_variables(launch.multi_node_environment)
     if one or many:
         lines.append('if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then')
         lines += [f"    {line}" for line in many or [":"]]
         lines += ["else", *[f"    {line}" for line in one]] if one else []
         lines.append("fi")
+    lines += make_visibility_lines(target)
     return "\n".join(lines) + "\n"
 
 
@@ -229,17 +253,18 @@ def make_rank_script(target: Target) -> str:
     ranks = RANK_VARIABLES.get(launch.launcher)
     if ranks is not None:
         rank, world, local = ranks
-        lines += shell.export({"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": local}, expand=True)
-    lines += shell.export(launch.rank_environment, expand=True)
-    if launch.node_local_dirs:
+        own = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": local, "RECIPE_LOCAL_RANK": local}
+        if launch.launcher == "mpiexec":
+            # Hydra's own task is the only one that Slurm knows on a node: programs look for what srun would set.
+            own |= {"SLURM_PROCID": rank, "SLURM_NTASKS": world, "SLURM_LOCALID": local}
+        lines += shell.export(own, expand=True)
+    lines += [*make_device_lines(target), *shell.export(launch.rank_environment, expand=True)]
+    if list_local_folders(target):
         # All ranks of a node run this at the same time.
-        lines.append(". ./engine.sh")
-        for folder in launch.node_local_dirs:
-            words = f"{shell.quote_word(ShellExpr(folder))} 'node-local folder' 'submit the job again'"
-            lines.append(f"private_folder {words} || fail 'a node-local folder cannot be made'")
+        lines += [". ./engine.sh", ". run/local.sh", "make_local_folders"]
     lines += [*_make_one_process_lines(target), "watch_stop"]
     if launch.launcher == "srun-torchrun":
-        lines += _make_torchrun_lines()
+        lines += _make_torchrun_lines(target)
     else:
         lines.append('exec_image "$@"')
     return "\n".join(lines) + "\n"
@@ -251,16 +276,32 @@ def _make_one_process_lines(target: Target) -> list[str]:
         "# RECIPE_ONE_PROCESS: a workload of one process; the other tasks exit",
         'if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then',
         f'    if [ "${task}" -ne 0 ]; then exit 0; fi',
-        "    unset RANK WORLD_SIZE LOCAL_RANK",
+        "    unset RANK WORLD_SIZE LOCAL_RANK RECIPE_LOCAL_RANK",
         "    watch_stop",
         '    exec_image "$@"',
         "fi",
     ]
 
 
-def _make_torchrun_lines() -> list[str]:
+def _make_torchrun_lines(target: Target) -> list[str]:
     """Make the lines for one task per node, where torchrun starts the ranks; only srun knows the node's number."""
+    lines = [
+        "# A command that is torchrun starts the ranks of its node itself.",
+        'case "${1##*/} ${2:-} ${3:-}" in',
+        '    "torchrun "* | "python"*" -m torch.distributed.run") exec_image "$@" ;;',
+        "esac",
+    ]
+    prefix = make_torchrun_prefix(target)
+    if prefix:
+        text = " ".join(shell.quote_word(word) for word in prefix)
+        lines += [
+            'if [ "${RECIPE_GPU_VISIBILITY:-}" = rank ]; then',
+            "    # shellcheck disable=SC2016",
+            f'    set -- {text} "$PWD/run/device.sh" "$@"',
+            "fi",
+        ]
     return [
+        *lines,
         "# RECIPE_RANKS: ranks per node; PET_RDZV_*: address and id of the rendezvous; set by the job script",
         "exec_image python3 -m torch.distributed.run \\",
         '    --nproc_per_node "$RECIPE_RANKS" --nnodes "$SLURM_JOB_NUM_NODES" --node_rank "$SLURM_PROCID" \\',

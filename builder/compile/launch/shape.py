@@ -29,7 +29,9 @@ def make_shape(target: Target, job: Job) -> Shape:
 
 def count_ranks_per_node(target: Target, job: Job) -> int:
     """Count the ranks per node: torchrun starts one per device, the other launchers one per task."""
-    return max(1, job.devices) if target.site.launch.launcher == "srun-torchrun" else job.tasks_per_node
+    if target.site.launch.launcher == "srun-torchrun":
+        return job.ranks or max(1, job.devices)
+    return job.tasks_per_node
 
 
 def uses_whole_nodes(target: Target, job: Job) -> bool:
@@ -114,6 +116,7 @@ def _scale(target: Target, job: Job, *, devices: int, one: Job, share: float) ->
         cpus_per_task=cores,
         gpus=-(-devices // stacks),
         devices=devices,
+        ranks=devices if job.ranks else 0,
         bind=False,
         options=_scale_memory(job.options, share=share),
     )

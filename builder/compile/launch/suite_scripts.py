@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from builder.compile import shell
 from builder.compile.image_files import slugify
 from builder.compile.launch.container_scripts import make_port_lines
-from builder.compile.launch.launchers import LAUNCHERS, is_bound
+from builder.compile.launch.launchers import LAUNCHERS, RANK_COMMAND, is_bound
 from builder.compile.launch.shape import count_ranks_per_node, uses_whole_nodes
-from builder.compile.smoke_step import choose_workloads
 from builder.compile.step_scripts import JobScript, make_batch_script
+from builder.compile.workloads import choose_workloads
 from builder.model.plan import ShellExpr, Word
 from builder.model.site import Job, Purpose
 from builder.model.target import Target
@@ -29,8 +29,6 @@ SUITES: Mapping[str, tuple[str, ...]] = {
 # One process, on the first rank; the others run on every rank.
 ONE_PROCESS = ("mnist", "imports")
 RESERVED_SECONDS = 60  # seconds of a job that no workload may use
-# Variables for launchers and runtimes, which may change them before the image sees them.
-_PASSING_PREFIXES = ("SLURM_", "APPTAINERENV_", "SINGULARITYENV_")
 
 
 def choose_suite(target: Target, purpose: Purpose) -> tuple[str, ...]:
@@ -62,7 +60,7 @@ def make_suite_lines(target: Target, job: Job | None, *, purpose: Purpose) -> Li
     limit = max(60, (job.minutes * 60 - RESERVED_SECONDS) // len(suite)) if job is not None else 600
     for name in suite:
         words: list[Word] = ["--timeout", str(limit), *_make_expectations(target, job, purpose=purpose, name=name)]
-        lines.append(_workload(name, words))
+        lines.append(_workload(name, words, variables=name == "probe" and job is not None))
     return [*lines, "conclude_suite"]
 
 
@@ -72,9 +70,10 @@ def _make_rank_count(target: Target, job: Job) -> str:
     return f"$(({each} * SLURM_JOB_NUM_NODES))"
 
 
-def _workload(name: str, words: list[Word]) -> str:
+def _workload(name: str, words: list[Word], *, variables: bool) -> str:
     call = shell.quote_command([f"{'one_process' if name in ONE_PROCESS else 'every_rank'}", name, *words])
-    more = ' "${device[@]}"' if name != "imports" else ""
+    more = ' "${expected_variables[@]}"' if variables else ""
+    more += ' "${device[@]}"' if name != "imports" else ""
     more += ' "${floors[@]}"' if name == "allreduce" else ""
     return call + more + (' --started "$(date +%s.%N)"' if name == "startup" else "")
 
@@ -120,19 +119,7 @@ def _probe(target: Target, job: Job, *, purpose: Purpose) -> list[Word]:
         words += ["--expect-network", "|".join(launch.expect_network)]
     for path in launch.cache_not_under:
         words += ["--cache-not-under", path]
-    for variable, value in _collect_variables(target, purpose=purpose).items():
-        words += ["--expect-variable", f"{variable}={value}"]
     return words
-
-
-def _collect_variables(target: Target, *, purpose: Purpose) -> dict[str, str]:
-    """Collect the variables that every rank must have; those expanded late have no value yet."""
-    launch = target.site.launch
-    near = launch.multi_node_environment if purpose == "nodes" else launch.one_node_environment
-    found = {"PYTHONNOUSERSITE": "1", **launch.environment, **near}
-    return {
-        name: value for name, value in found.items() if "${" not in value and not name.startswith(_PASSING_PREFIXES)
-    }
 
 
 def _make_floor_lines(target: Target, job: Job | None) -> Lines:
@@ -189,6 +176,9 @@ _RANKS = [
     '    elif [ "${RECIPE_PROCESSES:-torchrun}" = plain ]; then',
     '        plain_ranks "$ranks" "$@"',
     "    else",
+    "        # torchrun sets 1 where nothing is set.",
+    "        local threads=$(($(nproc) / ranks))",
+    "        export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}",
     '        in_image python3 -m torch.distributed.run --standalone --nproc_per_node "$ranks" --no-python "$@"',
     "    fi",
     "}",
@@ -204,17 +194,17 @@ def make_shape_script(target: Target, job: Job, *, purpose: Purpose, name: str =
 
     `name` is the name of the job, by default recipe and shape; `script` is the path in the plan folder.
     """
-    before, call = LAUNCHERS[target.site.launch.launcher](target, job, purpose)
+    call = LAUNCHERS[target.site.launch.launcher](target, job, purpose)
     lines = [
         ". run/job.sh",
         *make_port_lines(target, job),
         ". run/container.sh",
         ". run/suite.sh",
-        *before,
+        *call.before,
         "",
         "# launch COMMAND...: the command, once a rank",
         "launch() {",
-        *[f"    {line}" for line in call],
+        *[f"    {line}" for line in call.start(*RANK_COMMAND)],
         "}",
         "",
         'if [ "$#" -gt 0 ]; then',

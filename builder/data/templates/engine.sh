@@ -9,6 +9,7 @@ pack_options=()
 fail() {
     event "{\"event\": \"error\", \"message\": $(json_word "$*"), \"fix\": \"\"}"
     printf 'recipe: error: %s\n' "$*" >&2
+    failed_because=$*
     exit 1
 }
 
@@ -171,11 +172,22 @@ temporary_folder() {
     trap remove_work EXIT
     export TMPDIR="$work" APPTAINER_TMPDIR="$work" SINGULARITY_TMPDIR="$work"
     if [ -n "${2:-}" ] && [ -z "${APPTAINER_CACHEDIR:+${SINGULARITY_CACHEDIR:-}}" ]; then
+        local engine_cache=$2
+        # Of a job nothing is left on its node.
+        if [ "${ENVIRONMENT:-}" = BATCH ] && is_local "$2"; then engine_cache=$work/engine-cache; fi
         # Where it cannot be made this is no node of the site: the engine takes its own place.
-        if private_folder "$2" "engine's cache folder" "set ${flavour:-APPTAINER}_CACHEDIR to a folder of your own"; then
+        if private_folder "$engine_cache" "engine's cache folder" "set ${flavour:-APPTAINER}_CACHEDIR to a folder of your own"; then
             export APPTAINER_CACHEDIR="${APPTAINER_CACHEDIR:-$place}" SINGULARITY_CACHEDIR="${SINGULARITY_CACHEDIR:-$place}"
         fi
     fi
+}
+
+# is_local PATH: whether it is, or would be made, on a file system of this machine alone.
+is_local() {
+    local at=$1
+    while [ ! -e "$at" ] && [ "$at" != / ] && [ "$at" != . ]; do at=$(dirname -- "$at"); done
+    case $(stat -f -c %T -- "$at" 2>/dev/null) in tmpfs | ramfs | ext* | xfs | btrfs | zfs | overlay*) return 0 ;; esac
+    return 1
 }
 
 # own_cache: sets $cache to the user's cache folder, or to the temporary one where none can be made.
@@ -458,6 +470,21 @@ results_folder() {
         fail "results cannot be written to '$results': name another folder by RECIPE_RESULTS=/path"
     fi
     rm -f "$draft"
+}
+
+# leave_results ANSWER REASON NAME...: a failed result for each that the smoke test has not left in $results; ANSWER is the
+# expected one, in JSON. It says that nothing was run.
+leave_results() {
+    local name workload reason answer=$1
+    reason=$(json_word "$2")
+    for name in "${@:3}"; do
+        if [ -s "$results/$name" ]; then continue; fi
+        workload=${name#smoke-}
+        case $name in
+            verify.json) printf '{"expected": %s, "faults": [%s], "found": {}, "not_run": true}\n' "$answer" "$reason" ;;
+            *) printf '{"schema": 1, "workload": "%s", "error": %s, "not_run": true}\n' "${workload%.json}" "$reason" ;;
+        esac >"$results/$name" || true
+    done
 }
 
 # put_in_place PART FINAL: only a whole product gets its name.

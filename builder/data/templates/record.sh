@@ -28,6 +28,7 @@ record_job() {
     rm -f "$job_folder/$job_id.json" "$job_folder/.$job_id.reason" "$job_folder/$job_id.events.jsonl" "$RECIPE_STOP"* 2>/dev/null || true
     open_events
     set -- "$1" "${@:7}"
+    hold_folders
     start_child "$@"
     trap job_stopped TERM INT HUP
     while :; do
@@ -44,8 +45,39 @@ record_job() {
     rm -f "$job_folder/.$job_id.reason" "$RECIPE_STOP"* 2>/dev/null || true
     close_events
     write_record
+    release_folders
     end_mask
     exit "$job_code"
+}
+
+# hold_folders: what keeps the folders that ranks make on the nodes, until release_folders removes them (run/local.sh).
+# Input 4 of the tasks on the nodes closes with this script, however it ends.
+hold_folders() {
+    removed_folders=() job_holder=""
+    exec 4>/dev/null
+    if [ ! -f run/local.sh ] || [ "${ENVIRONMENT:-}" != BATCH ] || [ -z "${SLURM_JOB_ID:-}" ]; then return 0; fi
+    case $job_purpose in run | smoke) ;; *) return 0 ;; esac
+    . run/local.sh
+    name_local_folders
+    if [ "${SLURM_JOB_NUM_NODES:-1}" -le 1 ] || [ "${#removed_folders[@]}" -eq 0 ]; then return 0; fi
+    local nodes=$SLURM_JOB_NUM_NODES
+    exec 4> >(exec srun --overlap --export=ALL --cpu-bind=none --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 \
+        --cpus-per-task=1 bash run/local.sh hold "${removed_folders[@]}" >/dev/null 2>&1 3>&-)
+    job_holder=$!
+}
+
+# release_folders: on this node, and within some seconds on the others.
+release_folders() {
+    local tries
+    exec 4>&-
+    if [ "${#removed_folders[@]}" -eq 0 ]; then return 0; fi
+    remove_local_folders "${removed_folders[@]}" || true
+    if [ -z "$job_holder" ]; then return 0; fi
+    for tries in {1..100}; do
+        if ! kill -0 "$job_holder" 2>/dev/null; then return 0; fi
+        sleep 0.1
+    done
+    kill "$job_holder" 2>/dev/null || true
 }
 
 # open_events: makes the file in which the steps of a build report; what runs images can write to this folder, and gets none.
@@ -136,12 +168,12 @@ say_reason() {
 # start_child SCRIPT ARGUMENT...: in a process group of its own, so that all of it can be ended, unless someone sits here.
 start_child() {
     if [ -t 0 ]; then
-        recorded_by=$$ bash "$@" <&0 3>&- &
+        recorded_by=$$ bash "$@" <&0 3>&- 4>&- &
         job_child=$!
         return
     fi
     set -m
-    recorded_by=$$ bash "$@" </dev/null 3>&- &
+    recorded_by=$$ bash "$@" </dev/null 3>&- 4>&- &
     job_child=$!
     set +m
 }

@@ -21,6 +21,18 @@ begin_suite() {
     if type heed_stop >/dev/null 2>&1; then heed_stop; fi
 }
 
+# ranks_ended CODE: returns the code of a launch by srun. Where one rank fails srun ends the others, and with 143 itself: that
+# of a job which goes on, and was not told to end, is a failure.
+ranks_ended() {
+    # shellcheck disable=SC2034 # ask_state sets them, goes_on reads them
+    local state why left code=$1
+    if [ "$code" -eq 143 ] && [ ! -e "${RECIPE_STOP:-.none}" ] && [ ! -e "${RECIPE_STOP:-.none}.term" ]; then
+        ask_state
+        if goes_on && ! in_notice "$left"; then code=1; fi
+    fi
+    return "$code"
+}
+
 # every_rank WORKLOAD OPTION...: one workload on all ranks; what it finds is in its result.
 every_rank() {
     local name=$1 status=0

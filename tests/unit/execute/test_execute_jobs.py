@@ -70,6 +70,13 @@ def test_where_nothing_is_inherited_names_go_along_and_no_values(plan_of: PlanOf
     )
     assert "--export=PIP_INDEX_URL,RECIPE_FOLDER,RECIPE_IMAGE,RECIPE_UV" in found
     assert not any("secret" in word or "HOME" in word for word in found)
+    # What the site sets, and the user has exported, goes along too.
+    environment |= {"FI_PROVIDER": "psm3", "SLURM_CPU_BIND": "none"}
+    found = words(
+        plan_of, site_options=("--export=NONE",), environment=environment,
+        site_variables=("FI_PROVIDER", "CCL_MNIC", "SLURM_CPU_BIND"),
+    )  # fmt: skip
+    assert "--export=FI_PROVIDER,PIP_INDEX_URL,RECIPE_FOLDER,RECIPE_UV" in found
 
 
 def test_security_23_the_words_of_a_command_are_in_a_file_of_its_user_alone(plan_of: PlanOf, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def probed(number: int) -> dict[str, Any]:
         "device": {"type": "cuda", "count": 1, "identity": f"gcd {number}", "architecture": "gfx90a:sramecc+:xnack-"},
         "devices": [{"index": 0, "identity": f"gcd {number}", "architecture": "gfx90a:sramecc+:xnack-"}],
         "affinity": list(range(49 + 8 * number, 56 + 8 * number)),
-        "variables": {"NCCL_NET_GDR_LEVEL": "3"},
+        "variables": {"NCCL_NET_GDR_LEVEL": "3", "LOCAL_RANK": "0"},
         "network": {"used": "AWS Libfabric", "lines": ["NET/OFI Using aws-ofi-rccl 1.4.0"], "libraries": []},
         "caches": [{"name": "MIOPEN_USER_DB_PATH", "path": "/tmp/miopen", "filesystem": "tmpfs"}],
         "workers": {"fork": {"error": None, "seconds": 0.1}, "spawn": {"error": None, "seconds": 2.0}},
@@ -233,6 +233,8 @@ FAULTS: list[tuple[dict[str, Any], str, object, list[str]]] = [
     (PROBE, "ranks.1.local_rank", 2, ["affinity"]),
     (PROBE, "ranks.1.devices", [], ["devices"]),
     (PROBE, "ranks.1.devices.0.identity", "gcd 0", ["devices"]),
+    (PROBE, "ranks.1.variables.LOCAL_RANK", "1", ["LOCAL_RANK"]),  # of torchrun's kind, where one device is visible
+    (PROBE, "ranks.1.device.identity", "gcd 0", ["gpus"]),
     (PROBE, "ranks.1.device.architecture", "gfx942", ["architecture"]),
     (PROBE, "torch.architectures", ["gfx942"], ["kernels"]),
     (PROBE, "torch.architectures", KeyError, ["kernels"]),
@@ -339,6 +341,16 @@ def test_gpus_may_be_shared_only_where_there_are_too_few() -> None:
     for entry in crowded["ranks"]:
         entry["device"]["count"] = 1  # a launcher that binds GPUs gave two ranks the same one
     assert failed(crowded) == ["gpus"]
+
+
+def test_ranks_that_share_a_gpu_by_mistake_are_named() -> None:
+    """Each sees the devices of its node, and all take device 0."""
+    result = copy.deepcopy(PROBE)
+    for number, entry in enumerate(result["ranks"]):
+        entry["device"].update(count=2, identity="gcd 0")
+        entry["variables"]["LOCAL_RANK"] = str(number)
+    (check,) = [check for check in judge(result) if not check.ok]
+    assert (check.name, check.measured) == ("gpus", "1 GPUs on 1 hosts: ranks 0, 1 of nid1 use one")
 
 
 def test_a_rank_that_disagrees_is_named() -> None:

@@ -16,6 +16,9 @@ launch() {
     elif [ "${RECIPE_PROCESSES:-torchrun}" = plain ]; then
         plain_ranks "$ranks" "$@"
     else
+        # torchrun sets 1 where nothing is set.
+        local threads=$(($(nproc) / ranks))
+        export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}
         in_image python3 -m torch.distributed.run --standalone --nproc_per_node "$ranks" --no-python "$@"
     fi
 }

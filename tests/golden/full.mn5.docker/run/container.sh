@@ -1,9 +1,10 @@
-# How this site starts the image; sourced by the other scripts of this folder.
+# How this site starts the image; sourced by the other scripts of this folder, or by hand in bash.
 # shellcheck shell=bash
+[ -n "${BASH_VERSION:-}" ] || { echo "recipe: error: run/container.sh is for bash" >&2 && return 1; }
 image=${RECIPE_IMAGE:-"$PWD/full-of-everything-mn5.sif"}
 runtime=$(command -v singularity || command -v apptainer) || {
-    echo 'recipe: error: neither singularity nor apptainer is installed' >&2
-    exit 1
+    echo 'recipe: error: neither singularity nor apptainer is installed: first run module load singularity' >&2
+    return 1 # by hand this is the user's own shell
 }
 options=(--nv)
 for path in \
@@ -15,6 +16,8 @@ done
 export PYTHONNOUSERSITE=1
 if [ -d "${RECIPE_RESULTS:-}" ]; then options+=(--bind "$RECIPE_RESULTS"); fi
 if [ -n "${RECIPE_WORKDIR:-}" ]; then options+=(--bind "$RECIPE_WORKDIR"); fi
+# RECIPE_BINDS: the user's own, separated by commas
+if [ -n "${RECIPE_BINDS:-}" ]; then options+=(--bind "$RECIPE_BINDS"); fi
 
 # in_image COMMAND...: in the folder the script was started in, or in RECIPE_WORKDIR
 in_image() {

@@ -1,5 +1,6 @@
-# How this site starts the installation; sourced by the other scripts of this folder.
+# How this site starts the installation; sourced by the other scripts of this folder, or by hand in bash.
 # shellcheck shell=bash
+[ -n "${BASH_VERSION:-}" ] || { echo "recipe: error: run/container.sh is for bash" >&2 && return 1; }
 image=${RECIPE_IMAGE:-"$PWD/mnist-lumi-c"}
 export PATH="$image/bin:$PATH"
 export PYTHONNOUSERSITE=1

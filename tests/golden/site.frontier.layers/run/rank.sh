@@ -6,12 +6,20 @@ set -eu
 export RANK="${SLURM_PROCID}"
 export WORLD_SIZE="${SLURM_NTASKS}"
 export LOCAL_RANK="${SLURM_LOCALID}"
+export RECIPE_LOCAL_RANK="${SLURM_LOCALID}"
+if [ "${RECIPE_GPU_VISIBILITY:-}" = rank ]; then
+    # The rank sees one device, number 0.
+    LOCAL_RANK=0
+elif [ -n "${RECIPE_GPU_ORDER:-}" ]; then
+    export ROCR_VISIBLE_DEVICES="$RECIPE_GPU_ORDER"
+fi
 . ./engine.sh
-private_folder "/tmp/${USER}-miopen-cache-${SLURM_JOB_ID}" 'node-local folder' 'submit the job again' || fail 'a node-local folder cannot be made'
+. run/local.sh
+make_local_folders
 # RECIPE_ONE_PROCESS: a workload of one process; the other tasks exit
 if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
     if [ "$SLURM_PROCID" -ne 0 ]; then exit 0; fi
-    unset RANK WORLD_SIZE LOCAL_RANK
+    unset RANK WORLD_SIZE LOCAL_RANK RECIPE_LOCAL_RANK
     watch_stop
     exec_image "$@"
 fi

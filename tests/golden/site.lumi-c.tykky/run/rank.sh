@@ -6,10 +6,11 @@ set -eu
 export RANK="${SLURM_PROCID}"
 export WORLD_SIZE="${SLURM_NTASKS}"
 export LOCAL_RANK="${SLURM_LOCALID}"
+export RECIPE_LOCAL_RANK="${SLURM_LOCALID}"
 # RECIPE_ONE_PROCESS: a workload of one process; the other tasks exit
 if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
     if [ "$SLURM_PROCID" -ne 0 ]; then exit 0; fi
-    unset RANK WORLD_SIZE LOCAL_RANK
+    unset RANK WORLD_SIZE LOCAL_RANK RECIPE_LOCAL_RANK
     watch_stop
     exec_image "$@"
 fi

@@ -1,13 +1,17 @@
 # Settings of a whole job; sourced by the job scripts of this folder.
 # shellcheck shell=bash
 . ./engine.sh
+. run/settings.sh
+read_settings run/site.env
+keep_own PYTHONUNBUFFERED HF_DATASETS_OFFLINE TRANSFORMERS_OFFLINE WANDB_MODE
 # PYTHONPATH of host modules is for the host's Python; the user's own is for the image too.
 python_path=${PYTHONPATH-}
 use_module load singularity
 unset PYTHONHOME PYTHONPATH
 if [ -n "$python_path" ]; then export PYTHONPATH="$python_path"; fi
 set -u
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || fail "scontrol does not name the nodes of this job"
+MASTER_ADDR=${hosts%%$'\n'*}
 export MASTER_ADDR
 
 # free_port: a random free port of the first node, for the rendezvous of the ranks
@@ -24,6 +28,7 @@ free_port() {
     fail "no free port was found on $MASTER_ADDR: name one by RECIPE_MASTER_PORT"
 }
 
-export HF_DATASETS_OFFLINE="1"
-export TRANSFORMERS_OFFLINE="1"
-export WANDB_MODE="offline"
+site_variable PYTHONUNBUFFERED "1"
+site_variable HF_DATASETS_OFFLINE "1"
+site_variable TRANSFORMERS_OFFLINE "1"
+site_variable WANDB_MODE "offline"

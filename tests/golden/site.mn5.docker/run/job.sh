@@ -1,13 +1,18 @@
 # Settings of a whole job; sourced by the job scripts of this folder.
 # shellcheck shell=bash
 . ./engine.sh
+. run/settings.sh
+read_settings run/site.env
+keep_own PYTHONUNBUFFERED HF_DATASETS_OFFLINE TRANSFORMERS_OFFLINE WANDB_MODE NCCL_NET NCCL_SOCKET_IFNAME \
+    NCCL_IB_HCA
 # PYTHONPATH of host modules is for the host's Python; the user's own is for the image too.
 python_path=${PYTHONPATH-}
 use_module load singularity
 unset PYTHONHOME PYTHONPATH
 if [ -n "$python_path" ]; then export PYTHONPATH="$python_path"; fi
 set -u
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || fail "scontrol does not name the nodes of this job"
+MASTER_ADDR=${hosts%%$'\n'*}
 export MASTER_ADDR
 
 # free_port: a random free port of the first node, for the rendezvous of the ranks
@@ -24,11 +29,17 @@ free_port() {
     fail "no free port was found on $MASTER_ADDR: name one by RECIPE_MASTER_PORT"
 }
 
-export HF_DATASETS_OFFLINE="1"
-export TRANSFORMERS_OFFLINE="1"
-export WANDB_MODE="offline"
+site_variable PYTHONUNBUFFERED "1"
+site_variable HF_DATASETS_OFFLINE "1"
+site_variable TRANSFORMERS_OFFLINE "1"
+site_variable WANDB_MODE "offline"
 if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then
-    export NCCL_NET="IB"
-    export NCCL_SOCKET_IFNAME="ib0,ib1,ib2,ib3"
-    export NCCL_IB_HCA="mlx5_0,mlx5_1,mlx5_4,mlx5_5"
+    site_variable NCCL_NET "IB"
+    site_variable NCCL_SOCKET_IFNAME "ib0,ib1,ib2,ib3"
+    site_variable NCCL_IB_HCA "mlx5_0,mlx5_1,mlx5_4,mlx5_5"
 fi
+RECIPE_GPU_VISIBILITY=${RECIPE_GPU_VISIBILITY:-node}
+case $RECIPE_GPU_VISIBILITY in
+    node | rank) export RECIPE_GPU_VISIBILITY ;;
+    *) fail "RECIPE_GPU_VISIBILITY is \"$RECIPE_GPU_VISIBILITY\": write node or rank" ;;
+esac
