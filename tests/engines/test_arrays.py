@@ -33,9 +33,9 @@ SIX = "name: {name}\ndependencies: [pip: [six=={version}]]\ncontainer: {{smoke: 
 
 
 @pytest.fixture
-def bed(room: Room, small_sif: Path) -> Room:
+def bed(room: Room, base_sif: Path) -> Room:
     """A room that knows a site with the tests' Slurm, and recipes."""
-    room.site("bed", BED.format(base=small_sif))
+    room.site("bed", BED.format(base=base_sif))
     for name, version, module in (("good", "1.16.0", "six"), ("also", "1.17.0", "six"), ("lame", "1.16.0", "no_such")):
         room.write(f"{name}.yml", SIX.format(name=name, version=version, module=module))
     room.write("gone.yml", SIX.format(name="gone", version="0.0.99", module="six"))

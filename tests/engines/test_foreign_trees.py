@@ -57,18 +57,18 @@ def build(room: Room, base: Path, text: str, *more: str) -> Done:
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_security_01_no_link_of_a_step_is_followed(rooms: Callable[[str], Room], small_sif: Path, name: str) -> None:
+def test_security_01_no_link_of_a_step_is_followed(rooms: Callable[[str], Room], base_sif: Path, name: str) -> None:
     room = rooms(f"links-{name}")
     mine = users_folder(room.folder / "mine")
     before = snapshot(mine)
     line = LINES[name].format(mine=mine)
-    done = build(room, small_sif, f"name: own\ndependencies: []\ncontainer:\n  run:\n    - '{line}'\n")
+    done = build(room, base_sif, f"name: own\ndependencies: []\ncontainer:\n  run:\n    - '{line}'\n")
     assert snapshot(mine) == before
     assert "Traceback" not in done.out + done.err
     assert done.code in (0, 5), done.err
 
 
-def test_security_01_what_install_sh_cleans_lies_in_the_container(room: Room, small_sif: Path) -> None:
+def test_security_01_what_install_sh_cleans_lies_in_the_container(room: Room, base_sif: Path) -> None:
     """A flat image is cleaned by install.sh inside: there a link of a step leads to the container's own files."""
     mine = users_folder(room.folder / "mine")
     before = snapshot(mine)
@@ -76,18 +76,18 @@ def test_security_01_what_install_sh_cleans_lies_in_the_container(room: Room, sm
     lines = [f"rm -rf {place} && mkdir -p {Path(place).parent} && ln -s {mine} {place}" for place in places]
     lines.append(f"test ! -e {mine} || touch {mine}/reached")  # nothing of this machine is there to be followed
     recipe = room.write("own.yml", yaml.safe_dump({"dependencies": [], "container": {"run": lines}}))
-    words = ("build", "local", recipe, "--base", small_sif, "--backend", "apptainer", "--no-smoke")
+    words = ("build", "local", recipe, "--base", base_sif, "--backend", "apptainer", "--no-smoke")
     room.recipe(*words, "-o", room.folder / "x.sif", RECIPE_CACHE_DIR=str(room.folder / "cache")).expect(0)
     assert snapshot(mine) == before
     assert inside(room.folder / "x.sif", "readlink", "/var/log") == f"{mine}\n"
 
 
 @pytest.mark.parametrize("odd", ['x" f 444 0 0 touch CANARY', "a b", "a\\b c", "#x", "-p y"])
-def test_security_01_a_name_is_no_word_of_mksquashfs(rooms: Callable[[str], Room], small_sif: Path, odd: str) -> None:
+def test_security_01_a_name_is_no_word_of_mksquashfs(rooms: Callable[[str], Room], base_sif: Path, odd: str) -> None:
     """What a step has removed by replacing its folder is told to mksquashfs by its name."""
     room = rooms(f"odd-{len(odd)}{odd[0].isalpha()}")
     first = f"mkdir -p /srv/odd && echo 1 > {shlex.quote(f'/srv/odd/{odd}')} && echo 1 > /srv/odd/kept"
-    build(room, small_sif, yaml.safe_dump({"dependencies": [], "container": {"run": [first]}})).expect(0)
+    build(room, base_sif, yaml.safe_dump({"dependencies": [], "container": {"run": [first]}})).expect(0)
     (room.folder / "x.sif").rename(room.folder / "base.sif")
     assert odd in inside(room.folder / "base.sif", "ls", "/srv/odd")
     again = "rm -rf /srv/odd && mkdir /srv/odd && echo 2 > /srv/odd/kept"
@@ -96,22 +96,22 @@ def test_security_01_a_name_is_no_word_of_mksquashfs(rooms: Callable[[str], Room
     assert not [*room.folder.rglob("CANARY")]
 
 
-def test_security_01_an_image_keeps_the_links_that_its_recipe_wants(room: Room, small_sif: Path) -> None:
+def test_security_01_an_image_keeps_the_links_that_its_recipe_wants(room: Room, base_sif: Path) -> None:
     line = "rm -rf /var/log && ln -s /scratch/logs /var/log && mkdir -p /opt/own && ln -s own /opt/link"
-    build(room, small_sif, f"name: own\ndependencies: []\ncontainer:\n  run:\n    - '{line}'\n").expect(0)
+    build(room, base_sif, f"name: own\ndependencies: []\ncontainer:\n  run:\n    - '{line}'\n").expect(0)
     image = room.folder / "x.sif"
     assert inside(image, "readlink", "/var/log") == "/scratch/logs\n"
     assert inside(image, "readlink", "/opt/link") == "own\n"
     assert inside(image, "readlink", "/lib") == "usr/lib\n"
 
 
-def test_security_17_an_unreadable_folder_of_a_step_alone_is_removed(room: Room, small_sif: Path) -> None:
+def test_security_17_an_unreadable_folder_of_a_step_alone_is_removed(room: Room, base_sif: Path) -> None:
     mine = users_folder(room.folder / "mine")
     before = snapshot(mine)
     line = (
         f"mkdir -p /opt/a/b && ln -s {mine}/shared /opt/a/b/link && mkfifo /opt/a/pipe && chmod 000 /opt/a/b && exit 3"
     )
-    build(room, small_sif, f"name: own\ndependencies: []\ncontainer:\n  run:\n    - '{line}'\n").expect(5)
+    build(room, base_sif, f"name: own\ndependencies: []\ncontainer:\n  run:\n    - '{line}'\n").expect(5)
     assert snapshot(mine) == before
     work = room.folder / "cache" / "layers-1" / "work"
     assert list(work.iterdir()) == []
@@ -159,10 +159,10 @@ LINKED = f"""
 
 
 @pytest.fixture(scope="module")
-def linked_base(rooms: Callable[[str], Room], small_sif: Path) -> Path:
+def linked_base(rooms: Callable[[str], Room], base_sif: Path) -> Path:
     """The test base with more folders, links and names."""
     room = rooms("linked-base")
-    definition = room.write("base.def", f"Bootstrap: localimage\nFrom: {small_sif}\n%post\n{LINKED}")
+    definition = room.write("base.def", f"Bootstrap: localimage\nFrom: {base_sif}\n%post\n{LINKED}")
     target = room.folder / "base.sif"
     packing = ("--mksquashfs-args", QUICK_ARGUMENTS)
     run(["apptainer", "build", "--fakeroot", *packing, target, definition], cwd=room.folder).expect(0)

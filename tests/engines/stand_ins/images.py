@@ -22,13 +22,14 @@ DROPPED = re.compile(
     r"usr/lib/(?:apt|locale|systemd|terminfo)/|usr/lib/python3/dist-packages/(?:setuptools|pkg_resources|wheel)|"
     r"usr/lib/x86_64-linux-gnu/(?:gconv|perl-base)/"
 )
-# Of those what Python does not need for a module of its own: half of the rest.
+# And those that Python does not need for a module of its own: half of the rest.
 BARE = re.compile(
-    DROPPED.pattern + r"|usr/lib/python3/|usr/bin/(?:apt|dpkg|gpgv|localedef|ls[a-z]|openssl|perl)|"
-    r"usr/lib/python3\.11/(?:asyncio|concurrent|curses|distutils|html|http|lib2to3|multiprocessing|pydoc_data|sqlite3|"
-    r"test|unittest|wsgiref|xml|lib-dynload/_(?:codecs|curses|decimal|sqlite|ssl|test))|"
-    r"usr/lib/x86_64-linux-gnu/(?:security/|lib(?:apt|crypto|db-|ext2fs|gcrypt|gnutls|gss|hogweed|k5|krb5|ncurses|"
-    r"nettle|p11|semanage|sepol|smartcols|sqlite|ssl|stdc|systemd|unistring))"
+    DROPPED.pattern + r"|etc/(?:apt|systemd)/|usr/bin/(?:apt|dpkg|gpgv|localedef|ls[a-z]|openssl|perl)|"
+    r"usr/lib/(?:dpkg|python3)/|"
+    r"usr/lib/python3\.11/(?:asyncio|concurrent|curses|distutils|html|http|idlelib|lib2to3|multiprocessing|pydoc_data|"
+    r"sqlite3|test|unittest|wsgiref|xml|lib-dynload/_(?:codecs|curses|decimal|sqlite|ssl|test))|"
+    r"usr/lib/x86_64-linux-gnu/(?:security/|lib(?:apt|crypto|db-|ext2fs|gcrypt|gnutls|gss|hogweed|k5|krb5|ncurses|nettle|"
+    r"p11|semanage|sepol|smartcols|sqlite|ssl|stdc|systemd|unistring))"
 )
 SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST")
 
@@ -115,7 +116,7 @@ def _ngc_pytorch(base: str, *, scratch: Path) -> str:
 
 def stand_in_intel_pytorch(tar: Path, *, registry: str, scratch: Path) -> str:
     """An image shaped like intel-extension-for-pytorch, pushed to a registry; its torch is a few lines."""
-    base = small_debian(tar)
+    base = stand_in_debian(tar)
     context = scratch / "intel"
     (context / "wheels").mkdir(parents=True)
     versions = {"torch": "2.8.0+xpu", "torchvision": "0.23.0+xpu", "intel-extension-for-pytorch": "2.8.10+xpu"}
