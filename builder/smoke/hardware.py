@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import warnings
 from typing import Any, Dict, List, Optional, Tuple
@@ -11,19 +12,26 @@ from .exceptions import RunError
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 
 
-def load_torch() -> Any:
-    """Import torch; raises RunError if that fails for any reason."""
+def load_torch(*, collect: bool = False) -> Any:
+    """Import torch; raises RunError if that fails for any reason. With ``collect`` as any program imports it."""
     # torch makes this folder when DistributedDataParallel is imported (2.13). Nothing is compiled here, so an existing
     # folder is enough, also in a read-only image and for a user without a name
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.dirname(os.path.abspath(__file__)))
     # on shared cores, busy-waiting threads would slow down those that work
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     warnings.filterwarnings("ignore", message=".*Failed to initialize NumPy")  # nothing here uses numpy
+    # nothing of it is garbage, and searching it takes a quarter of what a rank needs to start
+    if not collect:
+        gc.disable()
     try:
         import torch
     except Exception as fault:
         lines = str(fault).strip().splitlines() or [type(fault).__name__]
         raise RunError(f"torch cannot be imported: {lines[0]}") from None
+    finally:
+        if not collect:
+            gc.freeze()
+            gc.enable()
     return torch
 
 

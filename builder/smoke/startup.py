@@ -24,7 +24,7 @@ def work(run: WorkloadRun) -> None:
     if isinstance(run, RankRun):
         run.note(state="importing torch")
     before = time.monotonic()
-    torch = hardware.load_torch()
+    torch = hardware.load_torch(collect=True)  # it is timed
     seconds["import_torch"] = round(time.monotonic() - before, 3)
     facts["torch"] = hardware.describe_torch(torch)
     before = time.monotonic()

@@ -111,7 +111,7 @@ def conda(runs: int) -> None:
             channels.wide(packages=PACKAGES, files=FILES, size=SIZE, also=version)[-2] for version in versions[1:-1]
         ]
         (libgreet, _) = channels.compiled(folder / "c")
-        made = (channels.python(), libgreet, channels.large(), *packages, *more)
+        made = (channels.python(whole=True), libgreet, channels.large(), *packages, *more)
         ground = Ground(
             folder=folder,
             base=Path(base),

@@ -15,18 +15,17 @@ from pathlib import Path
 from tiny_channel import LONG, Tiny, write_channel, write_package
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
-SKIPPED = (
-    "EXTERNALLY-MANAGED",
-    "__pycache__",
-    "dist-packages",
-    "ensurepip",
-    "idlelib",
-    "lib2to3",
-    "site-packages",
-    "test",
-    "tests",
-    "tkinter",
-)
+UNUSED = """
+    EXTERNALLY-MANAGED __pycache__ dist-packages ensurepip idlelib lib2to3 site-packages test tests tkinter
+"""
+# What no test needs either: half of the files, which every build would link, compile and pack.
+SKIPPED = """
+    asyncio cgi.py concurrent curses dbm difflib.py distutils doctest.py ftplib.py html http imaplib.py mailbox.py
+    multiprocessing nntplib.py optparse.py pdb.py pickletools.py plistlib.py pydoc.py pydoc_data _pydecimal.py
+    smtplib.py sqlite3 statistics.py tarfile.py telnetlib.py tomllib turtle.py turtledemo unittest venv wsgiref xml
+    xmlrpc zoneinfo
+"""
+ENCODINGS = {"__init__.py", "aliases.py", "ascii.py", "cp437.py", "idna.py", "latin_1.py", "utf_8.py", "utf_8_sig.py"}
 LARGE = 51_000_000  # bytes: such a package has a layer of its own
 # Debian's Python has its packages in folders of Debian's; this one is to be like every other.
 SITE = "import site, sys\nsite.addsitedir(f'{sys.prefix}/lib/python%s/site-packages')\n" % MINOR  # noqa: UP031
@@ -63,13 +62,14 @@ def main():
 """
 
 
-def python(version: str = "") -> Tiny:
-    """The Python that runs the tests, without what no test needs."""
-    library = Path(sysconfig.get_path("stdlib"))
+def python(version: str = "", *, whole: bool = False) -> Tiny:
+    """The Python that runs the tests, without what no test needs; `whole` is for benchmarks."""
+    library, skipped = Path(sysconfig.get_path("stdlib")), {*UNUSED.split(), *("" if whole else SKIPPED).split()}
     files: dict[str, str | bytes] = {f"bin/python{MINOR}": Path(sys.executable).resolve().read_bytes()}
     for path in sorted(library.rglob("*")):
         parts = path.relative_to(library).parts
-        if path.is_file() and not set(parts) & {*SKIPPED} and not parts[0].startswith("config-"):
+        kept = whole or parts[0] != "encodings" or parts[-1] in ENCODINGS
+        if kept and not skipped.intersection(parts) and path.is_file() and not parts[0].startswith("config-"):
             files[f"lib/python{MINOR}/{path.relative_to(library)}"] = path.read_bytes()
     files[f"lib/python{MINOR}/sitecustomize.py"] = SITE
     own = (library / "sysconfig.py").read_text()
@@ -205,6 +205,7 @@ def write(folder: Path) -> Path:
 
 
 __all__ = [
+    "LARGE",
     "MINOR",
     "Tiny",
     "compiled",

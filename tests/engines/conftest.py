@@ -17,6 +17,7 @@ import pytest
 from disks import Disk, mounted_disks
 from recipe_program import EXAMPLE, TINY, Built, Done, Room, build, find_links, program, run
 from smoke_program import Smoke, write_easy_digits
+from stand_ins.images import write_small_tar
 
 TORCH = "torch==2.13.0"
 # With `-n` any file is one worker's, which makes what its tests share once. Those that take longest begin first, those
@@ -24,18 +25,27 @@ TORCH = "torch==2.13.0"
 LONG = (
     "test_jobs",
     "test_smoke_workload",
-    "test_ngc",
-    "test_smoke_suite",
     "test_full_disk",
-    "test_same_bytes",
-    "test_origin_backends",
-    "test_launch_suite",
-    "test_full_cache",
+    "test_ngc",
     "test_killed",
+    "test_smoke_command",
+    "test_smoke_suite",
+    "test_layers_conda",
+    "test_same_bytes",
+    "test_launch_suite",
+    "test_report_page",
+    "test_origin_backends",
+    "test_isolation",
     "test_cotainr",
     "test_arrays",
+    "test_origin",
+    "test_full_cache",
     "test_launch_lines",
+    "test_killed_conda",
     "test_injection",
+    "test_many",
+    "test_local",
+    "test_faults",
 )
 
 
@@ -169,6 +179,25 @@ def base_sif() -> Path:
 def base_tar() -> Path:
     """The same as a root file system."""
     return Path(needed("RECIPE_TEST_BASE_TAR"))
+
+
+@pytest.fixture(scope="session")
+def small_sif(tmp_path_factory: pytest.TempPathFactory, base_tar: Path) -> Iterator[Path]:
+    """Debian with Python alone, a quarter of the files: for builds that unpack and pack all of their base image."""
+    with shared(tmp_path_factory, "small") as folder, folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        image, tree = folder / "small.sif", folder / "tree"
+        if not image.exists():
+            tar = write_small_tar(base_tar, folder / "small.tar")
+            tree.mkdir()
+            run(["tar", "--extract", "--exclude=./dev/*", "--directory", tree, "--file", tar]).expect(0)
+            packing = ("--mksquashfs-args", "-comp zstd -Xcompression-level 3 -b 128K")  # as the other one is
+            run(["apptainer", "build", *packing, folder / "part.sif", tree]).expect(0)
+            (folder / "part.sif").rename(image)
+            tar.unlink()
+            shutil.rmtree(tree)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        yield image
 
 
 @pytest.fixture(scope="session")

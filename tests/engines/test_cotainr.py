@@ -62,8 +62,8 @@ class Lumi:
 
 
 @pytest.fixture(scope="module")
-def lumi(rooms: Callable[[str], Room], base_sif: Path) -> Lumi:
-    return Lumi(rooms("lumi"), base_sif)
+def lumi(rooms: Callable[[str], Room], small_sif: Path) -> Lumi:
+    return Lumi(rooms("lumi"), small_sif)
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +142,9 @@ def test_sigterm_leaves_nothing(lumi: Lumi) -> None:
     assert lumi.room.left_behind() == []
 
 
-def test_without_the_internet_cotainr_is_explained(room: Room, base_sif: Path) -> None:
+def test_without_the_internet_cotainr_is_explained(room: Room, small_sif: Path) -> None:
     """The real download, whose server cannot be reached: a proxy that does not exist makes it fail at once."""
-    lumi = Lumi(room, base_sif, miniforge=False)
+    lumi = Lumi(room, small_sif, miniforge=False)
     recipe = room.write("tables.yml", RECIPE)
     words = ("build", lumi.site, recipe, "-o", room.folder / "x.sif", "--accept-licenses")
     done = room.recipe(*words, **lumi.environment, https_proxy="http://127.0.0.1:9").expect(5)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recipe_program import Done, Room, run
+from recipe_program import QUICK_ARGUMENTS, Done, Room, run
 from support.matrix import plans
 
 pytestmark = pytest.mark.engines
 
 HEADER = re.compile(r"^Bootstrap: (\w+)\nFrom: (\S+)$", re.MULTILINE)
 AGENTS = {"docker", "localimage", "oras", "library", "docker-archive"}
+SHELL = (
+    *(f"./{name}" for name in ("bin", "sbin", "lib", "lib64", "usr/lib64/*")),
+    *(f"./usr/bin/{name}" for name in ("sh", "dash", "bash", "ls", "true")),
+    *(
+        f"./usr/lib/x86_64-linux-gnu/{name}.so*"
+        for name in ("ld-linux*", "libc", "libselinux", "libpcre2*", "libtinfo")
+    ),
+)
 SECTIONS = ["files", "post", "test", "help"]
 
 
@@ -29,13 +38,27 @@ def definitions() -> dict[str, list[str]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def shell(rooms: Callable[[str], Room], base_tar: Path) -> Path:
+    """Debian's shell and `ls` with their libraries as an image: unpacked and packed at once."""
+    room = rooms("shell")
+    tree = room.folder / "tree"
+    tree.mkdir()
+    run(["tar", "--extract", "--file", base_tar, "--directory", tree, "--wildcards", *SHELL]).expect(0)
+    for name in ("dev", "proc", "sys", "tmp", "etc"):
+        (tree / name).mkdir(exist_ok=True)
+    words = ["apptainer", "build", "--mksquashfs-args", QUICK_ARGUMENTS, room.folder / "shell.sif", tree]
+    run(words, env=room.environment(), cwd=room.folder).expect(0)
+    return room.folder / "shell.sif"
+
+
 def parsed(text: str, room: Room, *, name: str) -> Done:
     """What the engine says of a definition file whose one script does nothing here."""
     folder = room.folder / name
     (folder / "image").mkdir(parents=True)
     (folder / "image" / "install.sh").write_text("test -x /opt/recipe/build/install.sh || true\n", encoding="utf-8")
     (folder / "x.def").write_text(text.replace("/bin/micromamba", "/bin/true"), encoding="utf-8")
-    words = ["apptainer", "build", "--notest", "--mksquashfs-args", "-comp zstd -Xcompression-level 1"]
+    words = ["apptainer", "build", "--notest", "--mksquashfs-args", QUICK_ARGUMENTS]
     return run([*words, "x.sif", "x.def"], env=room.environment(), cwd=folder)
 
 
@@ -46,9 +69,9 @@ def test_there_are_definition_files_of_both_kinds() -> None:
 
 
 @pytest.mark.parametrize("number", range(len(definitions())))
-def test_the_engine_reads_a_definition_file(number: int, room: Room, base_sif: Path) -> None:
+def test_the_engine_reads_a_definition_file(number: int, room: Room, shell: Path) -> None:
     text = list(definitions())[number]
-    done = parsed(text.replace("BASE", str(base_sif)), room, name=str(number)).expect(0)
+    done = parsed(text.replace("BASE", str(shell)), room, name=str(number)).expect(0)
     assert "ignor" not in done.err.lower()
     image = room.folder / str(number) / "x.sif"
     kept = run(["apptainer", "inspect", "--deffile", image], env=room.environment()).expect(0).out
@@ -68,9 +91,9 @@ def test_the_engine_reads_a_definition_file(number: int, room: Room, base_sif: P
         (("/opt/recipe/build\n", "/opt/{{ recipe }}/build\n"), "recipe"),
     ],
 )
-def test_the_parser_would_refuse_a_faulty_one(room: Room, base_sif: Path, change: tuple[str, str], words: str) -> None:
+def test_the_parser_would_refuse_a_faulty_one(room: Room, shell: Path, change: tuple[str, str], words: str) -> None:
     text = next(text for text in definitions() if "mamba" not in text)
     assert change[0] in text
-    done = parsed(text.replace(*change).replace("BASE", str(base_sif)), room, name=change[1][1:6].strip("/{ "))
+    done = parsed(text.replace(*change).replace("BASE", str(shell)), room, name=change[1][1:6].strip("/{ "))
     assert done.code != 0
     assert words in done.err

@@ -15,7 +15,7 @@ import pytest
 from compiled_channel import MINOR
 from lock_room import LockRoom, served
 from recipe_program import LIMIT, Done, Room, inside, processes, program, run
-from stand_ins.images import docker, stand_in_debian
+from stand_ins.images import tagged_debian
 from tiny_index import write_index, write_source, write_wheel
 
 from builder.layers.cache import Store, hash_file
@@ -133,16 +133,14 @@ def test_sources_are_built_ahead(room: Served, base_sif: Path) -> None:
 
 def test_a_base_image_of_a_registry(room: Served, docker_daemon: str, base_tar: Path, registry: str) -> None:
     del docker_daemon
-    name = f"{registry}/{stand_in_debian(base_tar)}"
-    docker("tag", stand_in_debian(base_tar), name)
-    docker("push", "--quiet", name)
+    base = f"docker://{tagged_debian(base_tar, registry=registry)}"
     room.write("demo.yml", WHEELS)
     plain = {"APPTAINER_NOHTTPS": "1"}
-    done = room.alone("build", *words(room, f"docker://{name}"), "--offline", **plain).expect(4)
-    assert f"the base image docker://{name} was {NOT_FETCHED}" in done.err
-    fetched(room, f"docker://{name}", **plain).expect(0)
+    done = room.alone("build", *words(room, base), "--offline", **plain).expect(4)
+    assert f"the base image {base} was {NOT_FETCHED}" in done.err
+    fetched(room, base, **plain).expect(0)
     assert room.kinds() == {"bases", "compiled"}
-    room.alone("build", *words(room, f"docker://{name}"), "--offline", **plain).expect(0)
+    room.alone("build", *words(room, base), "--offline", **plain).expect(0)
     assert "the image that docker://" in room.log(room.folder / "x.plan")
     assert inside(room.folder / "x.sif", "python", "-c", "import tool_stub; print(tool_stub.__version__)") == "1.0\n"
 

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-import compiled_channel
 import pytest
+from compiled_channel import MINOR, compiled, pure, python, write_channel
 from disks import Disk
+from lock_room import served
 from recipe_program import LIMIT, Room, inside, program, run
 from stand_ins.images import pushed_debian
+from stand_ins.wheels import write_wheel
 from victim import Victim, reached
 
 pytestmark = pytest.mark.engines
 
 STEP = r"subprocess.Popen \S*bash .*1-build-image\.sh"
-WHEELS = "name: x\ndependencies: [pip: [six==1.17.0, numpy==2.3.5]]\n"
-CONDA = "name: x\nchannels: [{channel}]\ndependencies: [python={minor}, greetpy, bulk]\n"
-RUNS = {"wheels": ("python3", "-c", "import numpy, six"), "conda": ("python3", "-c", "import greetpy")}
+WHEELS = "name: x\ndependencies: [pip: [large-thing==1.0]]\n"
+SIZE = 12_000_000  # bytes of its data, which nothing packs smaller
+SMALL = "name: x\ndependencies: [pip: [six==1.17.0]]\n"
+CONDA = "name: x\nchannels: [{channel}]\ndependencies: [python={minor}, greetpy]\n"
+
+
+@pytest.fixture
+def server() -> Iterator[Callable[[Path], str]]:
+    """Serve folders on the loopback address until the test ends."""
+    with ExitStack() as served_folders:
+        yield lambda folder: served_folders.enter_context(served(folder))
 
 
 @pytest.mark.parametrize(("what", "kilobytes"), [
-    ("wheels", 2000), ("wheels", 20000), ("wheels", 50000), ("base", 2000), ("base", 60000),
+    ("wheels", 500), ("wheels", 8000), ("wheels", 16000), ("base", 2000), ("base", 30000),
     ("conda", 300), ("conda", 1500),
 ])  # fmt: skip
 def test_fault_02_a_disk_that_gets_full_while_something_enters_the_cache(
@@ -34,16 +46,24 @@ def test_fault_02_a_disk_that_gets_full_while_something_enters_the_cache(
     disk, room = disks(1500), rooms(f"beside-{what}-{kilobytes}")
     cache = disk.room.folder / "cache"
     cache.mkdir(0o700)
-    text = WHEELS
+    environment, text, module = {"RECIPE_CACHE_DIR": str(cache)}, SMALL, "six"
+    if what == "wheels":
+        data = random.Random(1).randbytes(SIZE)
+        wheel = write_wheel(room.folder / "wheels" / "large-thing", name="large-thing", version="1.0", data=data)
+        wheel.with_name("index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+        address = request.getfixturevalue("server")(wheel.parents[1])
+        environment |= {"UV_DEFAULT_INDEX": address, "NO_PROXY": "127.0.0.1"}
+        text, module = WHEELS, "large_thing"
     if what == "conda":
-        channel = compiled_channel.write(room.folder / "channel")
-        text = CONDA.format(channel=channel.as_uri(), minor=compiled_channel.MINOR)
+        packages = (python(), *compiled(room.folder / "c"), pure())
+        channel, module = write_channel(room.folder / "channel", packages), "greetpy"
+        text = CONDA.format(channel=channel.as_uri(), minor=MINOR)
     if what == "base":
         request.getfixturevalue("docker_daemon")
         base = pushed_debian(request.getfixturevalue("base_tar"), registry=request.getfixturevalue("registry"))
     else:
         base = request.getfixturevalue("base_sif")
-    own, environment = Victim(room=room, base=base), {"RECIPE_CACHE_DIR": str(cache)}
+    own = Victim(room=room, base=base)
     words = ("build", "local", room.write("x.yml", text), "--base", base, "--no-smoke", "-o", own.image)
 
     process = room.start(*words, **environment, **own.to_stand(STEP))
@@ -63,7 +83,7 @@ def test_fault_02_a_disk_that_gets_full_while_something_enters_the_cache(
         room.recipe("cache", "prune", **environment).expect(0)
     assert "the cache is whole" in room.recipe("cache", "check", **environment).expect(0).err
     room.recipe(*words, **environment).expect(0)
-    inside(own.image, *RUNS.get(what, RUNS["wheels"]))
+    inside(own.image, "python3", "-c", f"import {module}")
     assert "the cache is whole" in room.recipe("cache", "check", **environment).expect(0).err
 
 

@@ -110,8 +110,19 @@ def test_a_suite_job_on_a_disk_that_gets_full(bed_disks: Callable[[int], Disk], 
 def test_a_suite_whose_snapshot_fills_the_disk_fails(bed_disks: Callable[[int], Disk], digits: Built) -> None:
     """Two of them do not fit, and the old one goes when the new one is whole."""
     room = bed_disks(24).room
-    words = ("--workload", "ddp", "--workload", "pi", "--submit", "--nodes", "1", "-o", room.folder / "s.smoke")
-    done = room.recipe("smoke", "bed", digits.image, *words).expect(6)
+    first = run(["sbatch", "--parsable", "--hold", "--partition=test", "--output=/dev/null", "--wrap=true"]).expect(0)
+    held = first.out.strip()
+    words = ("--workload", "ddp", "--workload", "pi", "--nodes", "1", "-o", room.folder / "s.smoke")
+    jobs = ("--submit", "--no-wait", f"--dependency=afterany:{held}")
+    room.recipe("smoke", "bed", digits.image, *words, *jobs).expect(0)
+    # Two epochs, as otherwise, and short ones.
+    suite = room.folder / "s.smoke" / "run" / "suite.sh"
+    told = 'launch python3 -B smoke "$name"'
+    assert told in suite.read_text()
+    short = f'{told} $([ "$name" != ddp ] || echo --samples 512 --epochs 2)'
+    suite.write_text(suite.read_text().replace(told, short))
+    run(["scontrol", "release", held]).expect(0)
+    done = room.recipe("status", "s.smoke", "--follow").expect(6)
     assert "node/ddp: error: rank 0: the snapshot" in done.err
     verdict = json.loads((room.folder / "s.smoke" / "results" / "node" / "verdict.json").read_text())
     assert "No space left on device" in verdict["workloads"]["ddp"]["error"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from recipe_program import Room, run
+from stand_ins.images import docker, small_debian
 from support import hostile
 
 from builder.compile.compile import compile_plan
@@ -59,7 +60,7 @@ def built(room: Room, *, site: str, backend: str, base: str) -> Built:
 def stand_in_base(docker_daemon: str, base_tar: Path) -> Iterator[str]:
     """The test's base image in Docker; removed again with what was built on it."""
     del docker_daemon
-    run(["docker", "import", base_tar, STAND_IN_BASE]).expect(0)
+    docker("tag", small_debian(base_tar), STAND_IN_BASE)
     yield f"docker://{STAND_IN_BASE}"
     ours = run(["docker", "images", "--quiet", "recipe/hostile-recipe-1-*"]).out.split()
     run(["docker", "rmi", "--force", *dict.fromkeys(ours), STAND_IN_BASE])
@@ -67,10 +68,10 @@ def stand_in_base(docker_daemon: str, base_tar: Path) -> Iterator[str]:
 
 # Frontier's and MareNostrum's scripts differ from these in their names only (tests/golden): a minute each is saved.
 @pytest.fixture(scope="module", params=["local apptainer", "dawn apptainer", "local docker"])
-def image(request: pytest.FixtureRequest, rooms: Callable[[str], Room], base_sif: Path) -> Iterator[Built]:
+def image(request: pytest.FixtureRequest, rooms: Callable[[str], Room], small_sif: Path) -> Iterator[Built]:
     """The hostile image of a site."""
     site, backend = request.param.split()
-    base = str(base_sif) if backend == "apptainer" else request.getfixturevalue("stand_in_base")
+    base = str(small_sif) if backend == "apptainer" else request.getfixturevalue("stand_in_base")
     room = rooms(f"hostile-{site}-{backend}")
     found = built(room, site=site, backend=backend, base=base)
     yield found

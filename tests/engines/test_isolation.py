@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from compiled_channel import MINOR, Tiny, compiled, pure, python, write_channel
 from lock_room import PASSWORD, USER, served
-from recipe_program import Done, Room, inside, run
+from recipe_program import Done, Room, inside
+from stand_ins.images import docker, small_debian
 from tiny_index import write_index, write_sources, write_wheel
 
 from builder.layers import bytecode
@@ -78,18 +79,18 @@ def snapshot(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("backend", ["apptainer", "layers"])
 def test_security_04_a_recipe_cannot_poison_the_next(
-    room: Room, base_sif: Path, index: tuple[Path, str], backend: str
+    room: Room, small_sif: Path, index: tuple[Path, str], backend: str
 ) -> None:
     room = Room(room.folder / backend)
     folder, address = index
     words = ("--backend", backend)
     first = room.write("first.yml", "dependencies: [{pip: [tool-stub==1.0]}]\n")
-    build(room, first, base_sif, address, *words)  # what was downloaded is here
+    build(room, first, small_sif, address, *words)  # what was downloaded is here
     before = snapshot(room.folder / "cache" / "uv" / "archive-v0")
     assert any(name.endswith("tool_stub/__init__.py") for name in before)
     # A flat image has a copy of its own; for layers this machine reads the file afterwards.
     verify = "echo 'raise SystemExit(\"POISON\")' >/opt/recipe/build/verify.py" if backend == "layers" else "true"
-    build(room, room.write("poison.yml", POISON.replace("VERIFY", verify)), base_sif, address, *words)
+    build(room, room.write("poison.yml", POISON.replace("VERIFY", verify)), small_sif, address, *words)
     assert snapshot(room.folder / "cache" / "uv" / "archive-v0") == before
     assert not [*(room.folder / "cache").rglob("canary")]
     seen = inside(room.folder / "poison.sif", "sh", "-c", "cat /opt/seen/settings")
@@ -98,7 +99,7 @@ def test_security_04_a_recipe_cannot_poison_the_next(
     written = inside(room.folder / "poison.sif", "sh", "-c", "cat /opt/seen/written || true").split()
     assert written == []
     second = room.write("requirements.txt", with_hashes(folder))
-    build(room, second, base_sif, address, *words)
+    build(room, second, small_sif, address, *words)
     code = "import tool_stub, other_stub; print(hasattr(tool_stub, 'POISON'))"
     assert inside(room.folder / "requirements.sif", "python3", "-c", code) == "False\n"
     for image in ("first", "poison", "requirements"):
@@ -130,13 +131,13 @@ exec /bin/chown "$@"
 
 @pytest.mark.parametrize("backend", ["apptainer", "layers"])
 def test_security_04_commands_of_a_recipe_are_shown_no_login(
-    room: Room, base_sif: Path, index: tuple[Path, str], backend: str
+    room: Room, small_sif: Path, index: tuple[Path, str], backend: str
 ) -> None:
     room = Room(room.folder / f"greedy-{backend}")
     greedy = room.write("greedy.yml", GREEDY)
     chown = room.write("chown", CHOWN)
     chown.chmod(0o755)
-    build(room, greedy, base_sif, index[1], "--backend", backend)
+    build(room, greedy, small_sif, index[1], "--backend", backend)
     seen = inside(room.folder / "greedy.sif", "sh", "-c", "cd /opt/seen && cat answer settings env || true")
     assert "over" in seen.split()
     assert PASSWORD not in seen
@@ -177,14 +178,14 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 @pytest.mark.parametrize("backend", ["apptainer", "layers"])
 def test_security_04_a_build_of_sources_sees_no_login(
-    room: Room, base_sif: Path, index: tuple[Path, str], backend: str
+    room: Room, small_sif: Path, index: tuple[Path, str], backend: str
 ) -> None:
     """What it needs of an index that wants a login comes through a door of this machine."""
     room = Room(room.folder / backend)
     folder, address = index
     write_sources(folder, name="thief", version="1.0", backend=THIEF, requires=("other-stub",))
     env = room.write("thief.yml", "dependencies: [{pip: [thief==1.0]}]\n")
-    done = build(room, env, base_sif, address, "--backend", backend, "-v")
+    done = build(room, env, small_sif, address, "--backend", backend, "-v")
     assert "it can read the indexes, and sees no login" in done.out + done.err
     code = "import thief, pathlib; print(pathlib.Path(thief.__file__).with_name('seen.txt').read_text())"
     seen = inside(room.folder / "thief.sif", "/opt/env/bin/python", "-c", code)
@@ -197,7 +198,7 @@ def test_security_04_a_build_of_sources_sees_no_login(
 
 @pytest.mark.parametrize("backend", ["apptainer", "layers"])
 def test_security_04_a_build_of_sources_sees_no_token_of_a_path(
-    room: Room, base_sif: Path, index: tuple[Path, str], backend: str
+    room: Room, small_sif: Path, index: tuple[Path, str], backend: str
 ) -> None:
     """The token of an address such as anaconda.org's is a login too."""
     room, folder = Room(room.folder / backend), index[0]
@@ -207,7 +208,7 @@ def test_security_04_a_build_of_sources_sees_no_token_of_a_path(
     env = room.write("thief.yml", "dependencies: [{pip: [thief==1.0]}]\n")
     with served(room.folder / "www") as address:
         top = address.partition("//")[2].partition("/")[0]
-        done = build(room, env, base_sif, f"http://{top}/t/{PASSWORD}/", "--backend", backend, "-v")
+        done = build(room, env, small_sif, f"http://{top}/t/{PASSWORD}/", "--backend", backend, "-v")
     assert PASSWORD not in done.out + done.err
     code = "import thief, pathlib; print(pathlib.Path(thief.__file__).with_name('seen.txt').read_text())"
     seen = inside(room.folder / "thief.sif", "/opt/env/bin/python", "-c", code)
@@ -221,7 +222,7 @@ def test_security_04_docker_keeps_the_caches_of_recipes_apart(
     """BuildKit's caches are those of the machine: one that code can write is named by all of that code."""
     del docker_daemon
     name = f"isolation-test:{tmp_path.parent.name}"
-    run(["docker", "import", base_tar, name]).expect(0)
+    docker("tag", small_debian(base_tar), name)
     wheels = room.folder / "wheels"
     wheels.mkdir()
     wheel = write_wheel(wheels, "tool-stub", "1.0", (), origin="docker")
@@ -236,7 +237,7 @@ def test_security_04_docker_keeps_the_caches_of_recipes_apart(
             out = room.folder / f"{Path(env).stem}.sif"
             room.recipe(*words, "--backend", "docker", "-o", out, PIP_FIND_LINKS=links.strip()).expect(0)
     finally:
-        run(["docker", "rmi", "--force", name])
+        docker("rmi", "--force", name)
     code = "import tool_stub; print(hasattr(tool_stub, 'POISON'))"
     assert inside(room.folder / "requirements.sif", "python3", "-c", code) == "False\n"
 
@@ -251,20 +252,20 @@ def canary_python(canary: Path) -> Tiny:
     return replace(own, files={**own.files, f"bin/python{MINOR}": script})
 
 
-def test_security_08_the_python_of_a_channel_does_not_run_here(room: Room, base_sif: Path) -> None:
+def test_security_08_the_python_of_a_channel_does_not_run_here(room: Room, small_sif: Path) -> None:
     canary = room.folder / "CANARY"
     packages = (canary_python(canary), *compiled(room.folder / "c"), pure())
     channel = write_channel(room.folder / "channel", packages)
     text = f"channels: [{channel.as_uri()}]\ndependencies: [python={MINOR}, greetpy]\n"
     env, out = room.write("demo.yml", text), room.folder / "x.sif"
-    words = ("build", "local", env, "--base", base_sif, "--backend", "layers", "--no-smoke", "-o", out)
+    words = ("build", "local", env, "--base", small_sif, "--backend", "layers", "--no-smoke", "-o", out)
     room.recipe(*words, RECIPE_CACHE_DIR=str(room.folder / "cache")).expect(0)
     assert not canary.exists()
     cached = inside(out, "find", "/opt/env/lib", "-name", f"__init__.cpython-{MINOR.replace('.', '')}.pyc")
     assert "greetpy/__pycache__" in cached  # somebody compiled them
 
 
-def test_security_08_an_images_python_compiles_in_a_container(room: Room, base_sif: Path) -> None:
+def test_security_08_an_images_python_compiles_in_a_container(room: Room, small_sif: Path) -> None:
     """Where this machine has no Python of that version: no home, and nothing but its own folder is written."""
     folder, own, canary = room.folder / "site", room.folder / "own", room.folder / "CANARY"
     (folder / "lib").mkdir(parents=True)
@@ -275,7 +276,7 @@ def test_security_08_an_images_python_compiles_in_a_container(room: Room, base_s
         f'#!/bin/sh\ntouch {canary} /mnt/CANARY /media/own/CANARY $HOME/CANARY 2>/dev/null\nexec python3 "$@"\n'
     )
     program.chmod(0o755)
-    found = bytecode.find_image_compiler("3.11", runtime="apptainer", base=base_sif, python="bin/python3.11", own=own)
+    found = bytecode.find_image_compiler("3.11", runtime="apptainer", base=small_sif, python="bin/python3.11", own=own)
     pieces = found.compile(folder, ["lib/m.py"], prefix="/opt/env", workers=1, out=room.folder)
     assert [piece.path for piece in pieces] == ["lib/__pycache__/m.cpython-311.pyc"]
     assert not [*room.folder.rglob("CANARY")]
@@ -299,13 +300,13 @@ def test_security_08_an_images_python_compiles_in_a_container(room: Room, base_s
         ("share/x", "../../x"),
     ],
 )
-def test_security_08_a_package_that_leads_out_is_not_linked(room: Room, base_sif: Path, path: str, link: str) -> None:
+def test_security_08_a_package_that_leads_out_is_not_linked(room: Room, small_sif: Path, path: str, link: str) -> None:
     room = Room(room.folder / hashlib.sha256(f"{path} {link}".encode()).hexdigest()[:8])
     files = {"share/evil.txt": "x\n", **({} if link else {path: "x\n"})}
     bad = Tiny(name="evil", files=files, links={path: link} if link else {})
     channel = write_channel(room.folder / "channel", (python(), *compiled(room.folder / "c"), bad))
     env = room.write("demo.yml", f"channels: [{channel.as_uri()}]\ndependencies: [python={MINOR}, evil]\n")
-    words = ("build", "local", env, "--base", base_sif, "--backend", "layers", "--no-smoke", "-o", room.folder / "x")
+    words = ("build", "local", env, "--base", small_sif, "--backend", "layers", "--no-smoke", "-o", room.folder / "x")
     done = room.recipe(*words, RECIPE_CACHE_DIR=str(room.folder / "cache")).expect(5)
     assert not [path for path in room.folder.rglob("escape.txt") if path.parent.name != "evil-1.0-0"]
     assert "Traceback" not in done.err

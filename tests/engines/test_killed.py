@@ -86,11 +86,11 @@ def victims() -> dict[str, Built]:
 
 @pytest.fixture
 def victim(
-    request: pytest.FixtureRequest, rooms: Callable[[str], Room], base_sif: Path, victims: dict[str, Built]
+    request: pytest.FixtureRequest, rooms: Callable[[str], Room], small_sif: Path, victims: dict[str, Built]
 ) -> Built:
     if request.param not in victims:
         pulled = request.param == "pulled"
-        base: Path | str = base_sif
+        base: Path | str = small_sif
         if pulled:
             request.getfixturevalue("docker_daemon")
             tar, registry = request.getfixturevalue("base_tar"), request.getfixturevalue("registry")
@@ -129,12 +129,12 @@ def test_a_build_killed_in_any_phase(victim: Built, phase: str, number: signal.S
     assert inside(victim.image, "python3", "-c", "import six; print(six.__version__)") == "1.17.0\n"
 
 
-def test_a_build_killed_while_mksquashfs_writes(rooms: Callable[[str], Room], base_sif: Path) -> None:
+def test_a_build_killed_while_mksquashfs_writes(rooms: Callable[[str], Room], small_sif: Path) -> None:
     room = rooms("killed-packing")
     (room.folder / "large").write_bytes(os.urandom(300_000_000))
     recipe = room.write("x.yml", "name: x\ndependencies: []\ncontainer: {files: {large: /opt/large}}\n")
     cache = room.folder / "cache"
-    words = ("build", "local", recipe, "--base", base_sif, "-o", room.folder / "x.sif", "--no-smoke")
+    words = ("build", "local", recipe, "--base", small_sif, "-o", room.folder / "x.sif", "--no-smoke")
     process = room.start(*words, RECIPE_CACHE_DIR=str(cache))
     reached(process, lambda: any(part.stat().st_size > LARGE for part in cache.glob("layers-1/work/*/*.sqfs")))
     os.killpg(process.pid, signal.SIGKILL)

@@ -19,7 +19,7 @@ from builder.sif.digest import hash_file
 
 pytestmark = pytest.mark.engines
 
-PACKAGES, FILES = 60, 200
+PACKAGES, FILES = 40, 100
 RECIPE = "name: x\nchannels: [{channel}]\ndependencies: [python={minor}, {more}]\n"
 # As the layering program does its own part, before py-rattler and after it.
 PLACES = {

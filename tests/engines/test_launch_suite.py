@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +22,10 @@ def verdict_of(folder: Path, shape: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def read_only(room: Room, digits: Built) -> Iterator[Kit]:
+def read_only(room: Room, digits: Built, easy_digits: Path) -> Iterator[Kit]:
     """A kit that nobody may write to, as a shared copy is."""
     kit = Kit(room, "cpu-test", digits.image)
+    kit.shorten_training("--data", shutil.copytree(easy_digits, kit.folder / "digits").name, "--epochs", "2")
     places = [kit.folder, *kit.folder.rglob("*")]
     for place in places:
         place.chmod(place.stat().st_mode & ~0o222)
@@ -93,7 +95,8 @@ def test_a_training_saved_at_the_limit_continues_in_the_next_job(room: Room, dig
     script = kit.folder / "run" / "node.sbatch"
     text = re.sub(r"(?m)^begin_suite node .*", "begin_suite node ddp", script.read_text())
     text = re.sub(r"(?m)^(?:every_rank|one_process) (?!ddp )(?:.*\\\n)*.*\n", "", text)  # the training alone
-    script.write_text(text.replace("every_rank ddp ", "every_rank ddp --epochs 400 "))  # and one that lasts
+    script.write_text(text)
+    kit.shorten_training("--samples", "256", "--epochs", "4000")  # short epochs, and many
     number = kit.submit("run/node.sbatch")
     until_trained(kit, samples=1)
     near_the_limit(str(number), by_hand=True)  # one that has passed would end it at once

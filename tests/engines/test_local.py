@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recipe_program import TINY, Built, Room, inside, labels, listing, report_of, run, superblocks
+from recipe_program import ALONE, TINY, Built, Room, inside, labels, listing, report_of, run, superblocks
 
 pytestmark = pytest.mark.engines
 
@@ -77,7 +77,8 @@ def test_real_digits_reach_95_percent(digits: Built, room: Room) -> None:
     if not data:
         pytest.skip("RECIPE_TEST_MNIST names no folder with MNIST's four files; they are not part of the repository")
     out = room.folder / "real"
-    room.recipe("smoke", "local", digits.image, "--data", data, "--workload", "mnist", "-o", out).expect(0)
+    words = ("smoke", "local", digits.image, "--data", data, "--workload", "mnist", "-o", out)
+    room.recipe(*words, **ALONE).expect(0)
     result = json.loads((out / "smoke-mnist.json").read_text())
     assert result["data"] == {"source": "mnist", "train": 8000, "test": 2000}
     assert result["accuracy"] >= 0.95

@@ -8,7 +8,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from recipe_program import EXAMPLE, TORCH, Room, inside, labels, run
+from recipe_program import EXAMPLE, TORCH, Room, inside, labels
+from stand_ins.images import docker, small_debian
 from tiny_index import write_index, write_wheel
 
 from builder.model.lock import Lock
@@ -85,11 +86,11 @@ def test_an_image_of_a_registry_is_locked_by_its_digest(room: Room, registry: st
     unknown = room.recipe("lock", *words, **settings).expect(0)
     assert "is locked by its name alone: the registry answered 404" in unknown.err
     assert lock_of(env).base.why == "the registry answered 404"
-    run(["docker", "import", base_tar, name]).expect(0)
+    docker("tag", small_debian(base_tar), name)
     try:
-        pushed = run(["docker", "push", name]).expect(0).out
+        pushed = docker("push", name)
     finally:
-        run(["docker", "rmi", name])
+        docker("rmi", name)
     room.recipe("lock", *words, **settings).expect(0)
     digest = lock_of(env).base.digest
     assert f"digest: {digest}" in pushed

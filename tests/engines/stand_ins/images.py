@@ -22,6 +22,15 @@ DROPPED = re.compile(
     r"usr/lib/(?:apt|locale|systemd|terminfo)/|usr/lib/python3/dist-packages/(?:setuptools|pkg_resources|wheel)|"
     r"usr/lib/x86_64-linux-gnu/(?:gconv|perl-base)/"
 )
+# And those that Python does not need for a module of its own: half of the rest.
+BARE = re.compile(
+    DROPPED.pattern + r"|etc/(?:apt|systemd)/|usr/bin/(?:apt|dpkg|gpgv|localedef|ls[a-z]|openssl|perl)|"
+    r"usr/lib/(?:dpkg|python3)/|"
+    r"usr/lib/python3\.11/(?:asyncio|concurrent|curses|distutils|html|http|idlelib|lib2to3|multiprocessing|pydoc_data|"
+    r"sqlite3|test|unittest|wsgiref|xml|lib-dynload/_(?:codecs|curses|decimal|sqlite|ssl|test))|"
+    r"usr/lib/x86_64-linux-gnu/(?:security/|lib(?:apt|crypto|db-|ext2fs|gcrypt|gnutls|gss|hogweed|k5|krb5|ncurses|nettle|"
+    r"p11|semanage|sepol|smartcols|sqlite|ssl|stdc|systemd|unistring))"
+)
 SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST")
 
 
@@ -39,32 +48,41 @@ def stand_in_debian(tar: Path) -> str:
     return name
 
 
-def small_debian(tar: Path) -> str:
+def small_debian(tar: Path, *, dropped: re.Pattern[str] = DROPPED) -> str:
     """The same with Python and pip and what they need, a quarter of the files: imported once a daemon."""
     state = tar.stat()
-    what = hashlib.sha256(DROPPED.pattern.encode()).hexdigest()[:8]
+    what = hashlib.sha256(dropped.pattern.encode()).hexdigest()[:8]
     name = f"stand-in-small-debian-python:{what}-{state.st_size}-{int(state.st_mtime)}"
     if docker("image", "ls", "-q", name).strip():
         return name
     with tempfile.TemporaryDirectory() as folder:
-        small = Path(folder, "small.tar")
-        with tarfile.open(tar) as source, tarfile.open(small, "w") as target:
-            for member in source:
-                if not DROPPED.match(member.name.removeprefix("./")):
-                    target.addfile(member, source.extractfile(member) if member.isreg() else None)
-        docker("import", small, name)
+        docker("import", write_small_tar(tar, Path(folder, "small.tar"), dropped=dropped), name)
     return name
 
 
-def pushed_debian(tar: Path, *, registry: str) -> str:
-    """The small one in the registry, under the digest that it has there."""
+def write_small_tar(tar: Path, target: Path, *, dropped: re.Pattern[str] = DROPPED) -> Path:
+    """The small one as a root file system."""
+    with tarfile.open(tar) as source, tarfile.open(target, "w") as small:
+        for member in source:
+            if not dropped.match(member.name.removeprefix("./")):
+                small.addfile(member, source.extractfile(member) if member.isreg() else None)
+    return target
+
+
+def tagged_debian(tar: Path, *, registry: str) -> str:
+    """Debian with Python alone in the registry, under its tag there."""
     with tar.open("rb") as alone:  # two workers may want it
         fcntl.flock(alone, fcntl.LOCK_EX)
-        name = small_debian(tar)
-        there = f"{registry}/{name}"
-        docker("tag", name, there)
-        docker("push", "--quiet", there)
-        (digest,) = docker("image", "inspect", "--format", "{{range .RepoDigests}}{{println .}}{{end}}", there).split()
+        name = small_debian(tar, dropped=BARE)
+        docker("tag", name, f"{registry}/{name}")
+        docker("push", "--quiet", f"{registry}/{name}")
+    return f"{registry}/{name}"
+
+
+def pushed_debian(tar: Path, *, registry: str) -> str:
+    """The reference of the same by the digest that it has there."""
+    name = tagged_debian(tar, registry=registry)
+    (digest,) = docker("image", "inspect", "--format", "{{range .RepoDigests}}{{println .}}{{end}}", name).split()
     return f"docker://{digest}"
 
 

@@ -58,11 +58,12 @@ def create(file, name):
     if missing:
         sys.exit("PackagesNotFoundError: The following packages are not available from current channels:\n\n  - " + missing[0])
     folder = PREFIX / "envs" / name
-    subprocess.run(["/usr/bin/python3", "-m", "venv", folder], check=True)
+    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", folder], check=True)
     if pip:
         requirements = folder / "requirements.txt"
         requirements.write_text("\n".join(pip) + "\n")
-        done = subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "-q", "-r", requirements])
+        installer = ["/usr/bin/python3", "-m", "pip", "--python", folder / "bin" / "python"]  # a pip of its own takes seconds
+        done = subprocess.run([*installer, "install", "-q", "-r", requirements])
         if done.returncode:
             sys.exit("CondaEnvException: Pip failed")
 

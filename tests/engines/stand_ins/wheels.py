@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def write_wheel(folder: Path, *, name: str, version: str, requires: Sequence[str] = (), text: str = "") -> Path:
-    """Write a wheel with one module and its requirements."""
+def write_wheel(
+    folder: Path, *, name: str, version: str, requires: Sequence[str] = (), text: str = "", data: bytes = b""
+) -> Path:
+    """Write a wheel with one module and its requirements; `data` is a file beside it, as it is."""
     module = name.replace("-", "_")
     info = f"{module}-{version}.dist-info"
     metadata = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    files = {
+    files: dict[str, str | bytes] = {
+        **({f"{module}/data.bin": data} if data else {}),
         f"{module}/__init__.py": text or f'__version__ = "{version}"\n',
         f"{info}/METADATA": "\n".join([*metadata, *(f"Requires-Dist: {item}" for item in requires)]) + "\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",

@@ -39,7 +39,7 @@ def test_the_phases_fit_into_the_whole_however_the_clock_is_set(
 ) -> None:
     clocks = Clocks(jump, after)
     work = SimpleNamespace(
-        load_torch=lambda: SimpleNamespace(ones=lambda *_, **__: SimpleNamespace(add_=lambda _: None)),
+        load_torch=lambda **_: SimpleNamespace(ones=lambda *_, **__: SimpleNamespace(add_=lambda _: None)),
         describe_torch=lambda _: {},
         choose_device=lambda *_: ("cpu", 0),
         select_device=lambda *_: "cpu",
