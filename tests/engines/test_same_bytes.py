@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from elsewhere import on_another_machine
 from recipe_program import Done, Room, inside, report_of, run
-from stand_ins.images import docker, small_debian, stand_in_debian
+from stand_ins.images import docker, stand_in_debian
 
 from builder.inspect.image_comparison import FileSystem, compare_file_systems
 from builder.sif.digest import hash_file
@@ -116,8 +116,8 @@ def test_a_base_image_of_a_registry_is_the_same_elsewhere(
 ) -> None:
     """Each machine unpacks and packs it by itself, at another time; its own files keep their times."""
     del docker_daemon
-    name = f"{registry}/{small_debian(base_tar)}"
-    docker("tag", small_debian(base_tar), name)
+    name = f"{registry}/{stand_in_debian(base_tar)}"
+    docker("tag", stand_in_debian(base_tar), name)
     docker("push", "--quiet", name)
     one, other = rooms("same/pulled"), rooms("same/pulled-elsewhere")
     plain = {"APPTAINER_NOHTTPS": "1"}

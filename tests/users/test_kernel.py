@@ -78,9 +78,7 @@ def many() -> Iterator[tuple[Path, Tree]]:
 
 
 @pytest.mark.parametrize("options", PACKED, ids=" ".join)
-def test_the_kernel_shows_what_our_reader_does(
-    options: tuple[str, ...], many: tuple[Path, Tree], shared: Path
-) -> None:
+def test_the_kernel_shows_what_our_reader_does(options: tuple[str, ...], many: tuple[Path, Tree], shared: Path) -> None:
     tree, expected = many
     image = pack(tree, shared / "x.sqfs", *options)
     found = by_us(image)
