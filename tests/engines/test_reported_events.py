@@ -29,7 +29,7 @@ def test_the_answer_of_an_image_of_layers_is_in_the_report(digits: Built) -> Non
 def test_the_answer_of_a_flat_image_is_in_the_report(
     room: Room, base_sif: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    version = f"{TORCH}+few.lines"  # of equal versions the one with a word of its own is the newest
+    version = f"{TORCH}+cpu"  # what a CPU's image asks for
     write_wheel(room.folder / "wheels", name="torch", version=version, text=torch_of_few_lines(version))
     monkeypatch.setenv("PIP_FIND_LINKS", str(room.folder / "wheels"))
     built = build(room, room.write("tables.yml", TEXT), base_sif, "--backend", "apptainer", "--no-smoke")
