@@ -256,6 +256,9 @@ def torch_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 links = [word for link in find_links() for word in ("--find-links", link)]
                 uv = Path(sys.executable).with_name("uv")
                 run([uv, "pip", "install", "-q", "--python", python, *links, TORCH]).expect(0)
+                # Looking for garbage after each 700 objects is a quarter of what importing torch takes.
+                (packages,) = folder.glob("lib/python*/site-packages")
+                (packages / "collect-rarely.pth").write_text("import gc; gc.set_threshold(100_000, 50, 100)\n")
                 # uv compiles nothing and the workload writes nothing (-B): each rank would compile torch anew.
                 writing = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
                 run([python, "-c", "import torch._dynamo, torch.distributed.run"], env=writing).expect(0)

@@ -93,10 +93,10 @@ class Smoke:
             process.communicate()
 
 
-def write_easy_digits(folder: Path) -> Path:
+def write_easy_digits(folder: Path, *, train: int = 320) -> Path:
     """Files of MNIST's format with a bright field for each digit: a handful of steps learn them."""
     folder.mkdir(parents=True)
-    for name, count in (("train", 320), ("t10k", 50)):
+    for name, count in (("train", train), ("t10k", 50)):
         labels = bytes(number % 10 for number in range(count))
         images = b"".join(_field(label) for label in labels)
         for kind, magic, sizes, content in (

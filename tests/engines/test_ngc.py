@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from recipe_program import TORCH, Done, Room, inside, labels, report_of, run, superblocks
-from stand_ins.images import docker, stand_in_debian, stand_in_ngc_pytorch
+from stand_ins.images import docker, small_debian, stand_in_few_lines, stand_in_ngc_pytorch
 from stand_ins.wheels import write_wheel
 from testbed import MN5_BED, MODULES
 
@@ -34,11 +34,11 @@ RECIPE = """
       env: {COLOUR: deep blue, PRICE: "5 $HOME"}
       smoke: {imports: [needs_torch, tabulate], workloads: [pi]}
 """
-# Digests of all files of the torch distribution but its compiled ones.
+# Digests of all files of the torch distribution that the base image has, but its compiled ones.
 DIGESTS = """
 import hashlib, importlib.metadata as metadata, json
 found = metadata.distribution("torch")
-files = [str(path) for path in found.files if not str(path).endswith(".pyc")]
+files = [str(path) for path in found.files if not str(path).endswith(".pyc") and found.locate_file(path).exists()]
 print(json.dumps({path: hashlib.sha256(found.locate_file(path).read_bytes()).hexdigest() for path in files}))
 """
 
@@ -116,7 +116,7 @@ def test_packages_join_the_torch_of_the_base_image(ngc: Ngc, built: Path) -> Non
 def test_its_torch_is_byte_for_byte_the_same(ngc: Ngc, built: Path) -> None:
     before = json.loads(docker("run", "--rm", "--entrypoint", "python3", ngc.base, "-c", DIGESTS))
     after = json.loads(inside(built, "python3", "-c", DIGESTS))
-    assert len(before) > 5000
+    assert len(before) > 2000
     assert after == before
 
 
@@ -149,7 +149,9 @@ def test_another_torch_is_refused_before_anything_is_built(ngc: Ngc) -> None:
     assert not (ngc.room.folder / "other.plan").exists()
 
 
-def test_a_command_that_damages_torch_ends_the_build(ngc: Ngc) -> None:
+def test_a_command_that_damages_torch_ends_the_build(ngc: Ngc, base_tar: Path) -> None:
+    base = stand_in_few_lines(base_tar, scratch=ngc.room.folder)
+    site = ngc.room.site("few-mn5", MN5_BED.format(base=base, torch=TORCH))
     write_wheel(ngc.wheels, name="torch", version="9.9.9")
     pip = "python3 -m pip install --break-system-packages --no-deps --force-reinstall --no-index"
     recipe = ngc.room.write(
@@ -163,7 +165,7 @@ def test_a_command_that_damages_torch_ends_the_build(ngc: Ngc) -> None:
         """,
     )
     # The image is not what was planned: the code of a failed proof.
-    done = ngc.recipe("build", ngc.site, recipe, "-o", ngc.room.folder / "damage.sif").expect(6)
+    done = ngc.recipe("build", site, recipe, "-o", ngc.room.folder / "damage.sif").expect(6)
     assert "torch of the base image was replaced" in done.err
     assert "9.9.9 now" in done.err
     assert not (ngc.room.folder / "damage.sif").exists()
@@ -185,7 +187,7 @@ def test_an_archive_is_converted_by_hand_elsewhere(
     del docker_daemon
     room = rooms("by-hand")
     site = room.site(
-        "stand-in-gpp", SITE.format(base=stand_in_debian(base_tar), torch="0").replace('provides: {torch: "0"}', "")
+        "stand-in-gpp", SITE.format(base=small_debian(base_tar), torch="0").replace('provides: {torch: "0"}', "")
     )
     plan, there = room.folder / "kit", room.folder / "there"
     recipe = room.write("hand.yml", "name: hand\ndependencies: [{pip: [six==1.16.0]}]\n")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from recipe_program import Done, Room, inside, report_of, run
-from stand_ins.images import docker, stand_in_debian
+from stand_ins.images import docker, small_debian
 from test_arrays import BED
 from test_cotainr import Lumi
 from test_origin import OTHER_PLAN, RENAMES, copy, without
@@ -127,7 +127,7 @@ def backend(request: pytest.FixtureRequest, rooms: Callable[[str], Room]) -> Ite
         )  # fmt: skip
     else:
         request.getfixturevalue("docker_daemon")
-        base = f"docker://{stand_in_debian(request.getfixturevalue('base_tar'))}"
+        base = f"docker://{small_debian(request.getfixturevalue('base_tar'))}"
         where = ("--backend", "docker", "--base", base)
         found = Backend(room=room, base=base, site="local", where=where, environment={}, program="docker")
     yield found

@@ -5,21 +5,36 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recipe_program import TORCH, Room, build, report_of
+from recipe_program import TORCH, Built, Room, build, report_of
+from stand_ins.images import torch_of_few_lines
+from stand_ins.wheels import write_wheel
 
 pytestmark = pytest.mark.engines
 
 TEXT = f"name: tables\ndependencies: [pip: ['torch=={TORCH}']]\ncontainer: {{smoke: {{workloads: [pi]}}}}\n"
 
 
-@pytest.mark.parametrize("backend", ["layers", "apptainer"])
-def test_the_answer_of_the_image_is_in_the_report(room: Room, base_sif: Path, backend: str) -> None:
-    built = build(room, room.write("tables.yml", TEXT), base_sif, "--backend", backend, "--no-smoke")
+def is_answered(built: Built) -> None:
     proof = report_of(built.plan)["proof"]
     assert proof["torch"].startswith(TORCH)
     assert proof["python"].startswith("3.11")
     assert "verify: {" in (built.plan / "logs" / "build-image.log").read_text()  # what people read stays
     assert not list(built.plan.rglob("*.events.jsonl"))
+
+
+def test_the_answer_of_an_image_of_layers_is_in_the_report(digits: Built) -> None:
+    is_answered(digits)
+
+
+def test_the_answer_of_a_flat_image_is_in_the_report(
+    room: Room, base_sif: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = f"{TORCH}+cpu"  # what a CPU's image asks for
+    write_wheel(room.folder / "wheels", name="torch", version=version, text=torch_of_few_lines(version))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(room.folder / "wheels"))
+    built = build(room, room.write("tables.yml", TEXT), base_sif, "--backend", "apptainer", "--no-smoke")
+    is_answered(built)
+    assert report_of(built.plan)["proof"]["torch"] == version
     assert room.left_behind() == []
 
 

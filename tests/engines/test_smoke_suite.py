@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from smoke_program import LONG, Smoke, all_gone, training
+from smoke_program import LONG, Smoke, all_gone, training, write_easy_digits
 
 pytestmark = pytest.mark.engines
 
@@ -149,10 +149,11 @@ def test_a_probe_needs_no_launcher_and_fails_by_what_is_missing(smoke: Smoke, tm
 
 def test_an_interrupted_training_gives_the_same_numbers(smoke: Smoke) -> None:
     """By SIGTERM to one rank of a launcher's, by SIGTERM to the parent of ranks, by SIGKILL to all, in mid-training."""
-    course = ["--samples", "512", "--epochs", "5"]
-    _, output = smoke.run("ddp", "--ranks", "2", *course, "--result", "whole.json", OMP_NUM_THREADS="1")
+    digits = ["--data", str(write_easy_digits(smoke.folder.parent / "digits", train=512))]
+    course = [*digits, "--epochs", "5"]
+    status, output = smoke.run("ddp", "--ranks", "2", *course, "--result", "whole.json", OMP_NUM_THREADS="1")
     whole = smoke.result("whole.json")
-    assert whole["training"]["steps"] == 40, output
+    assert (status, whole["training"]["steps"]) == (0, 40), output
     resumed = [*course, "--snapshot", "snapshot.pt"]
 
     ranks = smoke.launch([0, 1], 2, *resumed)
@@ -161,6 +162,7 @@ def test_an_interrupted_training_gives_the_same_numbers(smoke: Smoke) -> None:
     said = [process.communicate(timeout=120)[0] for process in ranks]
     assert [process.returncode for process in ranks] == [143, 143], said
     broken = smoke.result()
+    assert broken["resumed_from_epoch"] == 0
     assert (
         broken["error"]
         == f'ended by SIGTERM after step {broken["training"]["steps"]} of 40, saved in the snapshot "snapshot.pt"'
@@ -182,13 +184,29 @@ def test_an_interrupted_training_gives_the_same_numbers(smoke: Smoke) -> None:
         os.kill(pid, signal.SIGKILL)
     assert all_gone(pids, 10)
 
-    smoke.run("ddp", "--ranks", "2", *resumed, "--result", "end.json", OMP_NUM_THREADS="1")
+    status, output = smoke.run("ddp", "--ranks", "2", *resumed, "--result", "end.json", OMP_NUM_THREADS="1")
     end = smoke.result("end.json")
-    assert end["error"] is None
+    assert (status, end["error"]) == (0, None), output
     assert end["training"]["resumed_step"] + 8 * end["resumed_from_epoch"] >= broken["training"]["steps"]
     for field in ("losses", "losses_digest", "accuracies"):
         assert end["training"][field] == whole["training"][field]
-    assert {rank["checksum"] for rank in end["ranks"]} == {rank["checksum"] for rank in whole["ranks"]}
+    checksums = {rank["checksum"] for rank in whole["ranks"]}
+    assert {rank["checksum"] for rank in end["ranks"]} == checksums
+
+    status, output = smoke.run(
+        "ddp", "--ranks", "2", *resumed, "--result", "result.json", OMP_NUM_THREADS="1"
+    )  # nothing is left to train
+    assert status == 0, output
+    assert smoke.result()["training"]["epochs_run"] == 0
+    assert {rank["checksum"] for rank in smoke.result()["ranks"]} == checksums
+
+    longer = [*digits, "--epochs", "6", "--snapshot", "snapshot.pt", "--result", "longer.json"]
+    status, output = smoke.run("ddp", "--ranks", "2", *longer, OMP_NUM_THREADS="1")
+    assert status == 0, output
+    more = smoke.result("longer.json")
+    assert (more["resumed_from_epoch"], more["training"]["epochs_run"]) == (5, 1)
+    assert more["training"]["losses"][:40] == whole["training"]["losses"]
+    assert [rank["samples"] for rank in more["ranks"]] == [256, 256]
 
 
 def test_a_killed_rank_is_named_and_not_the_bystanders(smoke: Smoke) -> None:

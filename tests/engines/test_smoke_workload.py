@@ -32,19 +32,15 @@ def test_mnist_passes_and_leaves_its_result_alone(smoke: Smoke, easy_digits: Pat
     assert sorted(path.name for path in smoke.program.iterdir()) == sorted(path.name for path in FOLDER.glob("*.py"))
 
 
-def test_too_little_training_fails(smoke: Smoke) -> None:
-    status, output = smoke.run("mnist", "--samples", "64", "--epochs", "1", "--result", "result.json")
-    assert status == 1
-    assert smoke.failed().keys() == {"accuracy", "loss falls"}
-    assert output.splitlines()[-1] == "verdict: FAIL (accuracy, loss falls)"
-
-
-def test_the_wrong_vendor_and_the_wrong_torch_fail(smoke: Smoke) -> None:
+def test_too_little_training_the_wrong_vendor_and_torch_fail(smoke: Smoke) -> None:
     arguments = ["--samples", "64", "--epochs", "1", "--result", "result.json"]
-    status, _ = smoke.run("mnist", *arguments, "--expect-vendor", "amd", "--expect-torch", "1.0.0", "--device", "cpu")
+    expected = ["--expect-vendor", "amd", "--expect-torch", "1.0.0", "--device", "cpu"]
+    status, output = smoke.run("mnist", *arguments, *expected)
     assert status == 1
-    assert {"vendor", "torch"} <= smoke.failed().keys()
+    assert smoke.failed().keys() == {"accuracy", "loss falls", "vendor", "torch"}
     assert smoke.failed()["vendor"].startswith("cpu (torch ")
+    (verdict,) = output.splitlines()[-1:]
+    assert verdict == f"verdict: FAIL ({', '.join(smoke.failed())})"
 
 
 def test_a_device_that_is_not_there_fails(smoke: Smoke) -> None:
@@ -63,13 +59,23 @@ def idx(folder: Path, magic: int, cut: int = 0) -> str:
 
 
 @pytest.mark.parametrize(
-    ("magic", "cut", "text"),
+    ("workload", "magic", "cut", "text"),
     [
-        (0x803, 100, 't10k-images-idx3-ubyte" is truncated: its header says 7840 bytes of data, it has 7740'),
-        (0x123, 0, 't10k-images-idx3-ubyte" is not an image file of MNIST: it starts with 0x00000123'),
+        (
+            ["mnist"],
+            0x803,
+            100,
+            't10k-images-idx3-ubyte" is truncated: its header says 7840 bytes of data, it has 7740',
+        ),
+        (
+            ["ddp", "--ranks", "2"],
+            0x123,
+            0,
+            't10k-images-idx3-ubyte" is not an image file of MNIST: it starts with 0x00000123',
+        ),
     ],
+    ids=["mnist", "ddp"],
 )
-@pytest.mark.parametrize("workload", [["mnist"], ["ddp", "--ranks", "2"]], ids=["mnist", "ddp"])
 def test_broken_digits_fail_by_name(
     smoke: Smoke, workload: list[str], magic: int, cut: int, text: str, tmp_path: Path
 ) -> None:
@@ -80,9 +86,9 @@ def test_broken_digits_fail_by_name(
 
 
 def test_the_limit_ends_a_training(smoke: Smoke) -> None:
-    status, _ = smoke.run("mnist", *LONG, "--timeout", "6", "--result", "result.json")
+    status, _ = smoke.run("mnist", *LONG, "--timeout", "4", "--result", "result.json")
     assert status == 1
-    assert smoke.failed()["error"] == "ended at its limit of 6 s"
+    assert smoke.failed()["error"] == "ended at its limit of 4 s"
 
 
 def test_a_signal_leaves_a_failed_result(smoke: Smoke) -> None:
@@ -194,9 +200,9 @@ def test_a_rank_that_never_joins_is_named(smoke: Smoke) -> None:
     assert "rank 2: 1 of 3 ranks never joined: rank 1" in outputs[1]
 
 
-def test_a_killed_rank_is_named_and_the_others_are_ended(smoke: Smoke) -> None:
-    process = smoke.start("ddp", "--ranks", "3", *LONG, "--result", "result.json")
-    pids = smoke.wait_for_ranks(3, training)
+def test_a_killed_rank_is_named_and_the_other_is_ended(smoke: Smoke) -> None:
+    process = smoke.start("ddp", "--ranks", "2", *LONG, "--result", "result.json")
+    pids = smoke.wait_for_ranks(2, training)
     os.kill(pids[1], signal.SIGKILL)
     began = time.monotonic()
     process.communicate(timeout=120)
@@ -240,25 +246,6 @@ def test_ranks_end_with_a_parent_that_was_killed(smoke: Smoke) -> None:
     process.kill()
     assert all_gone(pids, 10)
     assert smoke.result()["error"] == "the run ended before its verdict"
-
-
-def test_a_snapshot_is_resumed(smoke: Smoke, easy_digits: Path) -> None:
-    arguments = ["ddp", "--ranks", "2", "--snapshot", "snapshot.pt", "--result", "result.json"]
-    status, output = smoke.run(*arguments, *easily(easy_digits, 2))
-    assert status == 0, output
-    first = smoke.result()
-    assert first["resumed_from_epoch"] == 0
-    status, output = smoke.run(*arguments, *easily(easy_digits, 5))
-    result = smoke.result()
-    assert status == 0, output
-    assert result["resumed_from_epoch"] == 2
-    assert result["training"]["epochs_run"] == 3
-    assert result["training"]["losses"][:10] == first["training"]["losses"]
-    assert [entry["samples"] for entry in result["ranks"]] == [160 * 3] * 2
-    status, output = smoke.run(*arguments, *easily(easy_digits, 5))  # nothing is left to train
-    assert status == 0, output
-    assert smoke.result()["training"]["epochs_run"] == 0
-    assert smoke.result()["ranks"][0]["checksum"] == result["ranks"][0]["checksum"]
 
 
 def test_a_damaged_snapshot_fails_by_name(smoke: Smoke) -> None:

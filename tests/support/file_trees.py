@@ -8,6 +8,7 @@ import random
 import re
 import stat
 import subprocess
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_object, make_empty_
 from builder.sif.squashfs import BLOCK_DEVICE, DEVICE, FIFO, FILE, FOLDER, LINK, SOCKET, Squashfs
 
 PAGE = 4096
+LARGE = 300  # names in a folder
 
 TYPES = {
     FOLDER: stat.S_IFDIR, FILE: stat.S_IFREG, LINK: stat.S_IFLNK, BLOCK_DEVICE: stat.S_IFBLK, DEVICE: stat.S_IFCHR,
@@ -81,13 +83,18 @@ def _row(path: Path) -> Row:
 
 
 def by_us(image: Path, *, offset: int = 0) -> Tree:
-    """The same by our own reader."""
+    """The same by our own reader, which also finds each path: in a large folder each twentieth, as it reads from the
+    first name on."""
     found: Tree = {}
+    names: Counter[str] = Counter()
     with image.open("rb") as source:
         reader = Reader(source, offset=offset)
         for file in list(reader.list_files()):
             content = hashlib.sha256(b"".join(reader.read_blocks(file))).hexdigest() if file.kind == FILE else ""
-            assert reader.find(file.path) == file
+            above = file.path.rpartition("/")[0]
+            names[above] += 1
+            if names[above] <= LARGE or names[above] % 20 == 0:
+                assert reader.find(file.path) == file
             found[file.path] = Row(
                 mode=TYPES[file.kind] | file.mode, owner=file.owner, group=file.group, time=file.time,
                 size=file.size if file.kind == FILE else 0, target=file.target, device=file.device, content=content,

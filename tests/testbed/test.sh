@@ -140,7 +140,7 @@ users() { # as root, who alone can act as two users; as an ordinary user it is s
         return
     fi
     in_group env "PATH=$STATE/venv/bin:$PATH" PYTHONDONTWRITEBYTECODE=1 "PYTEST_ADDOPTS=$ADDOPTS" \
-        python -m pytest -p no:cacheprovider tests/users "$@"
+        python -m pytest -p no:cacheprovider -n 2 tests/users "$@"
 }
 
 all_tests() { # with arguments of the caller's one call of pytest, without any each height (tests/source is in lint)

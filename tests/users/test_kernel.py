@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.file_trees import by_us, image_of, merged, on_disk, pack, paths_below, plant
+from support.file_trees import Tree, by_us, image_of, merged, on_disk, pack, paths_below, plant
 
 from builder.layers.container_steps import find_whiteouts
 
@@ -64,20 +64,27 @@ def laid(folders: Sequence[Path]) -> Iterator[Path]:
         yield shown
 
 
+@pytest.fixture(scope="module")
+def many() -> Iterator[tuple[Path, Tree]]:
+    """A tree of every kind of file with a large folder, and what the disk says of it."""
+    with tempfile.TemporaryDirectory(prefix="recipe-kernel-") as folder:
+        tree = plant(Path(folder, "tree"), NAMES, 3, devices=True)
+        (tree / "many").mkdir()
+        for row in range(2000):
+            (tree / "many" / f"a-name-that-is-rather-long-{row:05}").touch()
+        os.setxattr(tree / "many", "security.note", b"\0\1")
+        os.setxattr(tree / "many", "trusted.note", b"x" * 3000)
+        yield tree, on_disk(tree)
+
+
 @pytest.mark.parametrize("options", PACKED, ids=" ".join)
-def test_the_kernel_shows_what_our_reader_does(options: tuple[str, ...], shared: Path) -> None:
-    tree = plant(shared / "tree", NAMES, 3, devices=True)
-    many = tree / "many"
-    many.mkdir()
-    for row in range(2000):
-        (many / f"a-name-that-is-rather-long-{row:05}").touch()
-    os.setxattr(tree / "many", "security.note", b"\0\1")
-    os.setxattr(tree / "many", "trusted.note", b"x" * 3000)
+def test_the_kernel_shows_what_our_reader_does(options: tuple[str, ...], many: tuple[Path, Tree], shared: Path) -> None:
+    tree, expected = many
     image = pack(tree, shared / "x.sqfs", *options)
     found = by_us(image)
     with mounted("squashfs", image, "loop,ro") as shown:
         assert on_disk(shown) == found
-    assert found == on_disk(tree)
+    assert found == expected
 
 
 @pytest.mark.parametrize("options", PACKED, ids=" ".join)

@@ -90,7 +90,7 @@ def stand_in_ngc_pytorch(tar: Path, *, scratch: Path) -> str:
     """An image shaped like NVIDIA's, with real torch for CPUs; its layers stay in the daemon for the next run."""
     with tar.open("rb") as alone:  # two workers may want it
         fcntl.flock(alone, fcntl.LOCK_EX)
-        return _ngc_pytorch(stand_in_debian(tar), scratch=scratch)
+        return _ngc_pytorch(small_debian(tar), scratch=scratch)
 
 
 def _ngc_pytorch(base: str, *, scratch: Path) -> str:
@@ -111,6 +111,27 @@ def _ngc_pytorch(base: str, *, scratch: Path) -> str:
     words = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
     docker("build", "--quiet", "--tag", name, "--file", file, *words, scratch / "context")
     shutil.rmtree(scratch / "context")
+    return name
+
+
+def torch_of_few_lines(version: str) -> str:
+    """A stand-in for a torch that is built for CPUs."""
+    text = STAND_IN_TORCH.replace("2.8.0+xpu", version).replace('"20250101"', "None")
+    return text.replace("is built for Intel's GPUs", "is built for CPUs")
+
+
+def stand_in_few_lines(tar: Path, *, scratch: Path) -> str:
+    """An image whose torch is a few lines: for what becomes of a base image's torch, whatever it can do."""
+    context = scratch / "few-lines"
+    write_wheel(context, name="torch", version=TORCH, text=torch_of_few_lines(TORCH))
+    (context / "Dockerfile").write_text(
+        f"FROM {small_debian(tar)}\n"
+        "RUN --mount=type=bind,target=/wheels python3 -m pip install --break-system-packages "
+        "--no-index --no-cache-dir --root-user-action=ignore /wheels/*.whl\n"
+    )
+    name = f"stand-in-few-lines-of-torch:{TORCH}"
+    docker("build", "--quiet", "--tag", name, context)
+    shutil.rmtree(context)
     return name
 
 
