@@ -73,8 +73,10 @@ WITH_SOURCES = ("--external-sources", "--source-path=SCRIPTDIR:SCRIPTDIR/..", "-
 # the same variables is read with sketches of what it sources: without the flow of data, which was looked at before.
 WITHOUT_SOURCES = ("--exclude=SC2016,SC1091,SC2154,SC2034",)
 WITH_SKETCHES = (*WITH_SOURCES, "--extended-analysis=false")
-LIBRARIES = ("container.sh", "engine.sh", "env.sh", "install.sh", "job.sh", "record.sh", "suite.sh", "watch.sh")
-SOURCES = re.compile(r"^ *\. .*", re.MULTILINE)
+LIBRARIES = tuple(
+    f"{name}.sh" for name in "container device engine env install job local record settings suite watch".split()
+)
+SOURCES = re.compile(r"^ *(?:# shellcheck source=\S+\n *)?\. .*", re.MULTILINE)
 FUNCTION = re.compile(r"^(\w+)\(\)", re.MULTILINE)
 ARRAY = re.compile(r"\b([A-Za-z_]\w*)\+?=\(")
 ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)\+?=|\bfor (\w+) in\b")
@@ -82,14 +84,14 @@ READ = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)")
 
 
 def _sketch(text: str) -> str:
-    """A library's functions without their bodies, and every variable that it sets or reads."""
+    """A library's functions without their bodies, every variable that it sets or reads, and what it sources."""
     arrays = set(ARRAY.findall(text))
     plain = {one or other for one, other in ASSIGNED.findall(text)} - arrays
     lines = ["# shellcheck shell=bash", *(f"{name}=()" for name in sorted(arrays))]
     lines.append(" ".join(f"{name}=$RANDOM" for name in sorted(plain)))
     names = sorted(set(READ.findall(text)))
     lines.append(" ".join([":", *(f'"${{{name}[@]}}"' if name in arrays else f'"${name}"' for name in names)]))
-    return "\n".join([*lines, *(f"{name}() {{ :; }}" for name in FUNCTION.findall(text)), ""])
+    return "\n".join([*lines, *(f"{name}() {{ :; }}" for name in FUNCTION.findall(text)), *SOURCES.findall(text), ""])
 
 
 def _shellcheck(folders: Path, files: list[str], *options: str) -> list[tuple[str, int]]:

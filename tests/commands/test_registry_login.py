@@ -305,7 +305,7 @@ def test_security_07_a_program_keeps_the_password(
     ],
 )
 def test_security_07_which_server_of_tokens_belongs_to_a_registry(host: str, realm: str, own: bool) -> None:
-    assert client._is_own_realm(client._split(realm), host=host) is own
+    assert client._is_own_realm(client._split_address(realm), host=host) is own
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_security_07_which_server_of_tokens_belongs_to_a_registry(host: str, rea
 )  # fmt: skip
 def test_security_07_an_address_that_reads_otherwise_than_it_is(realm: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        client._split(realm)
+        client._split_address(realm)
 
 
 def helper(path: Path) -> None:
