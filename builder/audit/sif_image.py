@@ -234,6 +234,7 @@ def _unpack_zstd(packed: bytes, most: int) -> bytes:
 
 
 MAGIC = b"hsqs"
+LINKS = (LINK, LINK + LONG)
 
 
 def read_image(*parts: Path) -> Inventory:
@@ -241,8 +242,8 @@ def read_image(*parts: Path) -> Inventory:
     tree = TreeScan()
     for path in parts:
         with open_file(path) as file:
-            for item, files in _merge_layers(file, path).values():
-                if item.kind in (LINK, LINK + LONG):
+            for item, files in merge_layers(file, path).values():
+                if item.kind in LINKS:
                     tree.link(item.path)
                 else:
                     size = files.read_size(item.entry)
@@ -250,7 +251,7 @@ def read_image(*parts: Path) -> Inventory:
     return tree.make_inventory("image", whole=True)
 
 
-def _merge_layers(file: BinaryIO, path: Path) -> dict[str, tuple[Item, SquashfsFiles]]:
+def merge_layers(file: BinaryIO, path: Path) -> dict[str, tuple[Item, SquashfsFiles]]:
     """Files and links by their paths, as the layers leave them: a later one wins, a device 0/0 takes away."""
     union: dict[str, tuple[Item, SquashfsFiles]] = {}
     for number, offset in enumerate(_list_offsets(file, path)):
@@ -259,7 +260,7 @@ def _merge_layers(file: BinaryIO, path: Path) -> dict[str, tuple[Item, SquashfsF
         except SquashfsError as error:
             raise AuditError(f"its file system cannot be read: {error}") from None
         for item in files.list_items():
-            if item.kind in (FILE, FILE + LONG, LINK, LINK + LONG):
+            if item.kind in (FILE, FILE + LONG, *LINKS):
                 union[item.path] = (item, files)
             elif number and item.kind in (DEVICE, DEVICE + LONG):
                 below = item.path + "/"

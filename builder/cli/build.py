@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from builder.cli.help import GroupedCommand
 from builder.cli.inputs import (
     add_compile_options,
     add_here_option,
+    add_ignore_option,
     add_locked_option,
     add_trust_option,
     add_verbosity,
@@ -63,6 +65,7 @@ from builder.pipeline.request import BuildRequest
 @click.option(
     "-j", "--jobs", metavar="N", type=click.IntRange(1), help="Of several builds so many at once; default: what fits."
 )
+@add_ignore_option
 @add_trust_option
 @add_locked_option
 @add_here_option
@@ -88,6 +91,7 @@ def run_command(
     gpus: int | None,
     verbose: int,
     quiet: bool,
+    ignored: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Build the image of the environment file ENV for SITE, and test it by training.
@@ -118,7 +122,7 @@ def run_command(
         sites_folder=find_sites_folder(),
         options=how,
         slurm=slurm,
-        context=make_context(**options),
+        context=replace(make_context(**options), ignored=ignored),
         shape=(nodes, gpus),
         output=output,
         dry_run=dry_run,

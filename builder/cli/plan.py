@@ -11,6 +11,7 @@ import click
 from builder.cli.help import GroupedCommand
 from builder.cli.inputs import (
     add_compile_options,
+    add_ignore_option,
     add_locked_option,
     add_trust_option,
     add_verbosity,
@@ -52,6 +53,7 @@ from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, mak
 )
 @add_locked_option
 @add_shape_options
+@add_ignore_option
 @add_trust_option
 @add_compile_options
 @add_verbosity
@@ -66,6 +68,7 @@ def run_command(
     verbose: int,
     force: bool,
     quiet: bool,
+    ignored: tuple[str, ...],
     **chosen: str | bool | None,
 ) -> None:
     """Write everything needed to build ENV for SITE into a folder.
@@ -82,7 +85,7 @@ def run_command(
         sites=named.sites,
         files=named.files,
         sites_folder=find_sites_folder(),
-        context=make_context(**chosen),
+        context=replace(make_context(**chosen), ignored=ignored),
         options=ExecutionOptions(environment=os.environ, force=force),
         shape=(nodes, gpus),
         output=output,
