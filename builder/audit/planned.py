@@ -1,9 +1,9 @@
 """The audit that a plan asks for: `audit.json` of its folder, and what the packages of a built image are by it.
 
-    {"schema": 1, "site": NAME, "machine": {as Machine}, "folders": [...], "ignored": false}
+    {"schema": 1, "site": NAME, "machine": {as Machine}, "folders": [...], "cpu": false, "ignored": false}
 
 `folders` of the image hold what the recipe installs ("" is all of it); where there are none, it is what the base image
-does not list in BASE_LIST. Where packages were to be `ignored`, what is wrong is printed and stops nothing.
+does not list in BASE_LIST. With `cpu` a framework without GPU code is what the recipe asks for. Where packages were to be `ignored`, what is wrong is printed and stops nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ class AuditPlan:
     site: str
     machine: Machine
     folders: tuple[str, ...] = ()
+    cpu: bool = False
     ignored: bool = False
 
 
@@ -51,7 +52,8 @@ def read_audit_plan(path: Path) -> AuditPlan | None:
         }
         machine = Machine(**words)
         folders = tuple(str(name) for name in found["folders"])
-        return AuditPlan(site=str(found["site"]), machine=machine, folders=folders, ignored=found["ignored"] is True)
+        words = {name: found[name] is True for name in ("cpu", "ignored")}
+        return AuditPlan(site=str(found["site"]), machine=machine, folders=folders, **words)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -88,16 +90,11 @@ def _is_wanted(path: str, folders: Sequence[str]) -> bool:
     return any(part in path for part in SITES)
 
 
-def judge_installed(distributions: Iterable[Distribution], machine: Machine) -> tuple[Verdict, ...]:
+def judge_installed(distributions: Iterable[Distribution], plan: AuditPlan) -> tuple[Verdict, ...]:
     """The verdicts on what was installed; `wrong` is what stops a build."""
-    found = make_inventory("image", list(distributions))
-    return tuple(
-        verdict if verdict.says in WRONG or not verdict.wrong else _excuse(verdict) for verdict in judge(found, machine)
-    )
-
-
-def _excuse(verdict: Verdict) -> Verdict:
-    return Verdict(**{**asdict(verdict), "wrong": False})
+    found = judge(make_inventory("image", list(distributions)), plan.machine)
+    judged = [says for says in WRONG if not (plan.cpu and says == "CPU only")]
+    return tuple(replace(verdict, wrong=verdict.wrong and verdict.says in judged) for verdict in found)
 
 
 def describe(plan: AuditPlan, verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -123,14 +120,15 @@ def explain_wrong(plan: AuditPlan, verdicts: Sequence[Verdict]) -> tuple[str, st
     ]
     more = [f"{len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
     text = "".join(letter if letter.isprintable() else "?" for letter in "; ".join([*parts, *more]))
-    return text, make_fix(plan.site)
+    return text, make_fix(plan.site, cpu=any(verdict.says == "CPU only" for verdict in bad))
 
 
-def make_fix(site: str) -> str:
+def make_fix(site: str, *, cpu: bool) -> str:
     """What to do about a wrong package."""
+    more = "add 'cpu' to container.gpu, or " if cpu else ""
     return (
         f"leave it out, or install its build for this GPU (`recipe sites {site}` shows it); "
-        f"where it is only used without a GPU: --ignore {CODE}"
+        f"where it is only used without a GPU: {more}--ignore {CODE}"
     )
 
 
@@ -163,4 +161,4 @@ def audit_image(plan: AuditPlan, draft: Path) -> tuple[str, str]:
     except (AuditError, BoundsError, OSError) as error:
         print(f"recipe: note: the packages of '{draft.name}' are not audited: {error}", flush=True)
         return "", ""
-    return finish(plan, judge_installed(found.distributions, plan.machine), draft)
+    return finish(plan, judge_installed(found.distributions, plan), draft)

@@ -29,6 +29,7 @@ def make_audit_files(target: Target) -> tuple[PlanFile, ...]:
         "site": target.site.name,
         "machine": asdict(make_machine(target.site)),
         "folders": FOLDERS.get(target.backend, own),
+        "cpu": "cpu" in target.recipe.container.gpu,
         "ignored": CODE in target.context.ignored,
     }
     return (PlanFile(path=PLAN, text=json.dumps(document, indent=2, sort_keys=True) + "\n"),)

@@ -50,7 +50,7 @@ class PackageAudit:
                 found += self._read_wheels(layer) if layer.entry.key in self._pins else self._read_layer(layer)
             except (AuditError, BoundsError, OSError) as error:
                 log_line(f"note: layer {layer.entry.title} is not audited: {error}")
-        self.verdicts = planned.judge_installed(found, self.plan.machine)
+        self.verdicts = planned.judge_installed(found, self.plan)
 
     def _read_wheels(self, layer: Layer) -> list[Distribution]:
         place, pins = self._pins[layer.entry.key]
