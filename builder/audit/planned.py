@@ -153,7 +153,7 @@ def finish(plan: AuditPlan, verdicts: Sequence[Verdict], draft: Path) -> tuple[s
     return message, fix
 
 
-def audit_image(plan: AuditPlan, draft: Path) -> tuple[str, str]:
+def judge_image(plan: AuditPlan, draft: Path) -> tuple[str, str]:
     """Audit an image that an engine made, as `finish`; what cannot be read is printed and stops nothing."""
     path = draft / "img.sqfs" if draft.is_dir() else draft
     try:

@@ -127,10 +127,10 @@ def _time(chosen: argparse.Namespace, _: Sequence[str]) -> int:
 
 
 def _audit(chosen: argparse.Namespace, _: Sequence[str]) -> int:
-    from ..audit.planned import audit_image, read_audit_plan
+    from ..audit.planned import judge_image, read_audit_plan
 
     plan = read_audit_plan(chosen.plan)
-    message, fix = audit_image(plan, chosen.image) if plan is not None else ("", "")
+    message, fix = judge_image(plan, chosen.image) if plan is not None else ("", "")
     if message:
         raise NotAsPlannedError(message, fix=fix)
     return 0
