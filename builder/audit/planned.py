@@ -3,7 +3,8 @@
     {"schema": 1, "site": NAME, "machine": {as Machine}, "folders": [...], "cpu": false, "ignored": false}
 
 `folders` of the image hold what the recipe installs ("" is all of it); where there are none, it is what the base image
-does not list in BASE_LIST. With `cpu` a framework without GPU code is what the recipe asks for. Where packages were to be `ignored`, what is wrong is printed and stops nothing.
+does not list in BASE_LIST. With `cpu` a framework without GPU code is what the recipe asks for. Where packages were to
+be `ignored`, what is wrong is printed and stops nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..sif.bounded import BoundsError, open_file, read_json
+from ..sif.tree import remove
 from .content import AuditError, Candidate
 from .distribution import Distribution, Inventory, make_inventory
 from .gpu_verdict import Judgement, Machine, Verdict, judge
@@ -139,8 +141,9 @@ def finish(plan: AuditPlan, verdicts: Sequence[Verdict], draft: Path) -> tuple[s
     """
     folder, name = draft.parent, draft.name.rpartition(".part")[0] or draft.name
     text = json.dumps(describe(plan, verdicts), indent=2, sort_keys=True) + "\n"
-    path = folder / REPORT
+    path, failed = folder / REPORT, folder / f"{name}.failed"
     path.unlink(missing_ok=True)
+    remove(failed)  # of an earlier build
     path.write_text(text, encoding="utf-8")
     message, fix = explain_wrong(plan, verdicts)
     if not message:
@@ -148,8 +151,8 @@ def finish(plan: AuditPlan, verdicts: Sequence[Verdict], draft: Path) -> tuple[s
     if plan.ignored:
         print(f"recipe: note: {message}; ignored", flush=True)
         return "", ""
-    draft.replace(folder / f"{name}.failed")
-    print(f"recipe: the image stays under the name '{name}.failed', the report is '{REPORT}'", flush=True)
+    draft.replace(failed)
+    print(f"recipe: the image stays under the name '{failed.name}', the report is '{REPORT}'", flush=True)
     return message, fix
 
 

@@ -243,7 +243,7 @@ KNOWN = [
     ("1-build.sh: line 7: cotainr: command not found", "no-program", "'cotainr'"),
     ("verify: error: torch 2.8.0 is not built for amd GPUs\nFATAL: failed", "not-as-planned", "not built for amd GPUs"),
     (
-        "recipe: error: 'cupy-cuda12x' 13.6.0 is wrong for 'lumi-g': it is for NVIDIA (sm_50), this GPU is AMD's (a.so)",
+        "recipe: error: 'cupy-cuda12x' 13.6.0 is wrong for 'lumi-g': it is for NVIDIA, this GPU is AMD's (a.so)",
         "gpu-audit",
         "'cupy-cuda12x' 13.6.0 is wrong for 'lumi-g'",
     ),
