@@ -13,8 +13,12 @@ from builder.model.plan import Copy, PlanFile
 from builder.model.site import BackendName
 from builder.model.target import Target
 
-# Where programs of their own way put an environment: cotainr's conda (cotainr/pack.py); tykky's file has nothing else.
-FOLDERS: Mapping[BackendName, tuple[str, ...]] = {"cotainr": ("opt/conda",), "tykky": ("",)}
+# Where engines put an environment: cotainr's conda (pack.py of 2025.7.1; earlier it was in /opt/conda, with the same
+# name of the environment); the squashfs file of tykky has nothing else.
+FOLDERS: Mapping[BackendName, tuple[str, ...]] = {
+    "cotainr": ("opt/cotainr/conda", "opt/conda/envs/conda_container_env"),
+    "tykky": ("",),
+}
 
 
 def make_audit_files(target: Target) -> tuple[PlanFile, ...]:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 from recipe_program import QUICK, Done, Room, report_of
+from stand_ins.images import stand_in_debian
 from support.made_elf import bundle, elf, fatbin
+from test_cotainr import SITE as COTAINR
+from test_cotainr import Lumi
 
 pytestmark = pytest.mark.engines
 
@@ -23,6 +26,24 @@ SITE = """
       scheduled: 1
       memory_gib: 64
       driver: "535.86.10"
+      driver_checked: "2026-11-21"
+      source: [own]
+    base_images:
+      - reference: {base}
+        python: "3.11"
+        glibc: "2.36"
+        source: [own]
+"""
+ROCM = """
+    extends: local
+    gpu:
+      vendor: amd
+      model: a stand-in, there is no GPU here
+      target: gfx90a
+      devices: 1
+      scheduled: 1
+      memory_gib: 64
+      driver: "6.3"
       driver_checked: "2026-11-21"
       source: [own]
     base_images:
@@ -72,12 +93,16 @@ class Site:
             kernels(self.wheels, name, content)
         kernels(self.wheels, "made-user", PLAIN, requires="Requires-Dist: onnxruntime==1.0\n")
 
-    def build(self, package: str, *words: str, name: str = "", more: str = "", **environment: str) -> Done:
+    def build(
+        self, package: str, *words: str, name: str = "", more: str = "", site: str = "", **environment: str
+    ) -> Done:
         name = name or package
         recipe = self.room.write(f"{name}.yml", RECIPE.format(name=name, package=package) + more)
         output = self.room.folder / f"{name}.sif"
         own = {"PIP_FIND_LINKS": str(self.wheels), "RECIPE_CACHE_DIR": str(self.room.folder / "cache")}
-        return self.room.recipe("build", self.name, recipe, "-o", output, "--no-smoke", *words, **own, **environment)
+        return self.room.recipe(
+            "build", site or self.name, recipe, "-o", output, "--no-smoke", *words, **own, **environment
+        )
 
     def refused(self, name: str) -> tuple[Path, str]:
         """The plan folder of a build that the audit stopped, and what the audit said."""
@@ -135,6 +160,16 @@ def test_a_recipe_for_cpus_too_takes_it(site: Site) -> None:
     assert json.loads((site.room.folder / "both.plan" / "gpu-audit.json").read_text())["ok"]
 
 
+def test_a_cuda_wheel_that_came_to_a_rocm_site(site: Site, base_sif: Path) -> None:
+    """The wheel is NVIDIA's own, of the default index; what requires it is a stand-in."""
+    site.room.site("stand-in-rocm", ROCM.format(base=base_sif))
+    requires = "Requires-Dist: nvidia-cuda-runtime-cu12==12.9.79\n"
+    kernels(site.wheels, "made-cuda-user", PLAIN, requires=requires)
+    site.build("made-cuda-user", site="stand-in-rocm").expect(6)
+    said = site.refused("made-cuda-user")[1]
+    assert "'nvidia-cuda-runtime-cu12' 12.9.79 is wrong for 'stand-in-rocm': it is for NVIDIA" in said
+
+
 def test_what_fits_is_published_and_judged_from_the_cache(site: Site) -> None:
     site.build("made-fits").expect(0)
     plan = site.room.folder / "made-fits.plan"
@@ -159,3 +194,32 @@ def test_what_is_ignored_is_published_with_its_verdict(site: Site) -> None:
 def test_apptainer_refuses_code_for_another_gpu(site: Site) -> None:
     site.build("made-old", "--backend", "apptainer", name="defined", **QUICK).expect(6)
     assert "it has code for sm_70, this GPU is sm_90" in site.refused("defined")[1]
+
+
+def test_docker_refuses_when_the_archive_is_converted(
+    rooms: Callable[[str], Room], docker_daemon: str, base_tar: Path
+) -> None:
+    del docker_daemon
+    room = rooms("audit-docker")
+    site = Site(room, f"docker://{stand_in_debian(base_tar)}")
+    site.build("made-newer", "--backend", "docker", **QUICK).expect(6)
+    plan, said = site.refused("made-newer")
+    assert "it needs libcudart.so.13 (CUDA 13), the driver serves CUDA 11, 12" in said
+    assert [step["status"] for step in report_of(plan)["steps"]][:2] == ["ok", "failed"]
+
+
+def test_cotainr_refuses_a_wheel_of_another_vendor(rooms: Callable[[str], Room], base_sif: Path) -> None:
+    lumi = Lumi(rooms("audit-cotainr"), base_sif)
+    text = COTAINR.format(base=base_sif, tmp=lumi.room.tmp, cache=lumi.room.folder / "cache")
+    lumi.site = lumi.room.site("stand-in-lumi-g", text.replace("lumi-c", "lumi-g"))
+    wheels = lumi.room.folder / "wheels"
+    kernels(wheels, "made-old", OLD)
+    recipe = "name: wrong\nchannels: [conda-forge]\ndependencies: [python=3.11, pip: [made-old==1.0]]\n"
+    words = ("--accept-licenses", "--no-smoke", "--backend", "cotainr")
+    lumi.build("wrong", recipe, *words, PIP_FIND_LINKS=str(wheels)).expect(6)
+    report = report_of(lumi.room.folder / "wrong.plan")
+    (found,) = [finding for finding in report["findings"] if finding["code"] == "gpu-audit"]
+    assert (
+        "'made-old' 1.0 is wrong for 'stand-in-lumi-g': it is for NVIDIA (sm_70), this GPU is AMD's" in found["message"]
+    )
+    assert not (lumi.room.folder / "wrong.sif").exists()
