@@ -121,7 +121,7 @@ def test_what_cannot_be_read_stops_nothing(content: bytes, tmp_path: Path) -> No
     assert (tmp_path / "x.sif.part").read_bytes() == content
 
 
-def test_a_next_audit_answers_anew(tmp_path: Path) -> None:
+def test_a_second_audit_replaces_the_first_answer(tmp_path: Path) -> None:
     question(tmp_path)
     squashfs(tmp_path / "x.sif.part", package("kernels", VOLTA))
     assert audit(tmp_path).returncode == 6

@@ -211,7 +211,7 @@ def test_docker_refuses_when_the_archive_is_converted(
 def test_cotainr_refuses_a_wheel_of_another_vendor(rooms: Callable[[str], Room], base_sif: Path) -> None:
     lumi = Lumi(rooms("audit-cotainr"), base_sif)
     text = COTAINR.format(base=base_sif, tmp=lumi.room.tmp, cache=lumi.room.folder / "cache")
-    lumi.site = lumi.room.site("stand-in-lumi-g", text.replace("lumi-c", "lumi-g"))
+    lumi.site = lumi.room.site("stand-in-lumi-g", text.replace("lumi-c", "lumi-g").replace("[own]", "[userguide]"))
     wheels = lumi.room.folder / "wheels"
     kernels(wheels, "made-old", OLD)
     recipe = "name: wrong\nchannels: [conda-forge]\ndependencies: [python=3.11, pip: [made-old==1.0]]\n"
