@@ -14,6 +14,10 @@ from support.made_elf import elf, fatbin
 from support.rows import rows
 
 from builder.execute.plan_folder import BUNDLED, PACKAGE
+from builder.layers.cache import Store, compute_key
+from builder.layers.image_file import Layer
+from builder.layers.package_audit import PackageAudit
+from builder.layers.wheels import Pin
 from builder.parse.site import load_site
 from builder.resolve.gpu_machine import make_machine
 
@@ -129,3 +133,38 @@ def test_a_second_audit_replaces_the_first_answer(tmp_path: Path) -> None:
     assert audit(tmp_path).returncode == 0
     assert not (tmp_path / "x.sif.failed").exists()
     assert json.loads((tmp_path / "gpu-audit.json").read_text())["ok"]
+
+
+def test_layers_are_read_once(tmp_path: Path) -> None:
+    """Of wheels what was read is kept with the wheel, of other packages with the layer, and is removed with it."""
+    question(tmp_path)
+    store = Store(tmp_path / "cache")
+
+    def layer(title: str, files: dict[str, bytes]) -> Layer:
+        entry, _ = store.get(
+            "layers", compute_key(title), title=title, make=lambda path: squashfs(path, files) and None
+        )
+        return Layer(entry=entry)
+
+    conda = {
+        "opt/env/lib/k.so": VOLTA,
+        "opt/env/conda-meta/k.json": b'{"name": "k", "version": "2", "files": ["lib/k.so"]}',
+    }
+    wheels, others = layer("packages", {**package("a_b", HOPPER), **package("c", PLAIN)}), layer("conda", conda)
+    pins = [Pin(name=name, version="1.0", text=f"{name}==1.0", hashes=()) for name in ("a-b", "c", "without-files")]
+
+    def judged(*chosen: Pin) -> dict[str, str]:
+        audit = PackageAudit(tmp_path, store)
+        audit.note_wheels(wheels, chosen, place=["3.12"])
+        audit.judge([wheels, others])
+        return {one.name: f"{one.says}{' (wrong)' if one.wrong else ''}" for one in audit.verdicts}
+
+    said = {"a-b": "uses this GPU", "c": "CPU only", "k": "no code for this GPU (wrong)"}
+    assert judged(*pins) == said
+    kept = {path: path.read_bytes() for path in store.folder.rglob("audit-*.json")}
+    assert len(kept) == 4
+    for path in (wheels.entry.path, others.entry.path):
+        path.write_bytes(b"")  # whoever reads it now has nothing
+    assert judged(*pins) == said
+    assert store.drop(others.entry)
+    assert len([*store.folder.rglob("audit-*.json")]) == 3
