@@ -6,6 +6,7 @@ other packages (conda's, those of a container) are read as a whole and kept by t
 
 from __future__ import annotations
 
+import time as clock
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -43,6 +44,7 @@ class PackageAudit:
         if self.plan is None:
             return
         found: list[Distribution] = []
+        started = clock.monotonic()
         for layer in layers:
             if layer.entry.title in OTHERS:
                 continue
@@ -51,6 +53,7 @@ class PackageAudit:
             except (AuditError, BoundsError, OSError) as error:
                 log_line(f"note: layer {layer.entry.title} is not audited: {error}")
         self.verdicts = planned.judge_installed(found, self.plan)
+        log_line(f"audited {len(self.verdicts)} packages with ELF files in {clock.monotonic() - started:.1f} s")
 
     def _read_wheels(self, layer: Layer) -> list[Distribution]:
         place, pins = self._pins[layer.entry.key]
