@@ -49,7 +49,8 @@ class _ImageFile:
             return self.reader.read_part(self.content, offset, size)
 
 
-def _open(reader: Reader, file: File) -> nullcontext[_ImageFile]:
+def open_member(reader: Reader, file: File) -> nullcontext[_ImageFile]:
+    """A file of an image; raises AuditError where the file system is damaged."""
     with _translate_error():
         return nullcontext(_ImageFile(reader=reader, content=reader.locate(file)))
 
@@ -59,15 +60,15 @@ def read_image(*parts: Path) -> Inventory:
     tree = TreeScan()
     for path in parts:
         with open_file(path) as image:
-            for name, (file, reader) in _merge_layers(image, path).items():
+            for name, (file, reader) in merge_layers(image, path).items():
                 if file.kind == LINK:
                     tree.link(name)
                 else:
-                    tree.take(Candidate(path=name, size=file.size, open=partial(_open, reader, file)))
+                    tree.take(Candidate(path=name, size=file.size, open=partial(open_member, reader, file)))
     return tree.make_inventory("image", whole=True)
 
 
-def _merge_layers(image: BinaryIO, path: Path) -> dict[str, tuple[File, Reader]]:
+def merge_layers(image: BinaryIO, path: Path) -> dict[str, tuple[File, Reader]]:
     """Files and links by their paths, as the layers leave them: a later one wins, a device 0/0 takes away."""
     union: dict[str, tuple[File, Reader]] = {}
     for number, offset in enumerate(_list_offsets(image, path)):

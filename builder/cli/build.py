@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from builder.cli.help import GroupedCommand
 from builder.cli.inputs import (
     add_compile_options,
     add_here_option,
+    add_ignore_option,
     add_locked_option,
     add_trust_option,
     add_verbosity,
@@ -65,6 +67,7 @@ from builder.pipeline.request import BuildRequest, SlurmOptions
 @click.option(
     "-j", "--jobs", metavar="N", type=click.IntRange(1), help="Of several builds so many at once; default: what fits."
 )
+@add_ignore_option
 @add_trust_option
 @add_locked_option
 @add_here_option
@@ -110,7 +113,7 @@ def _make_request(
         sites_folder=find_sites_folder(),
         options=ExecutionOptions(environment=environment, **{name: options[name] for name in names}),
         slurm=slurm,
-        context=make_context(**options),
+        context=replace(make_context(**options), ignored=options["ignored"]),
         shape=shape,
         launch=(options["launcher"], options["gpu_visibility"]),
         output=options["output"],

@@ -67,6 +67,13 @@ def add_compile_options(command: F) -> F:
     return command
 
 
+def add_ignore_option(command: F) -> F:
+    """Add the option of commands whose build is audited."""
+    text = "Publish an image although the audit of its packages found one that is wrong for the GPU."
+    codes = click.Choice(["gpu-audit"])
+    return click.option("--ignore", "ignored", metavar="CODE", type=codes, multiple=True, help=text)(command)
+
+
 def add_locked_option(command: F) -> F:
     """Add the option of commands that can use a lock."""
     text = "Install the exact files of a lock that fits (see `recipe lock`), or nothing."

@@ -15,11 +15,12 @@ from builder.audit.gpu_verdict import NAMES, STACKS, Machine, Verdict, find_majo
 from builder.cli.inputs import find_sites_folder
 from builder.cli.json_documents import emit_document
 from builder.cli.output import StyledText, color_word, echo, format_columns
-from builder.inspect.gpu import PACKED, check_whole, make_machine, read_inventory
+from builder.inspect.gpu import PACKED, check_whole, read_inventory
 from builder.model.finding import ConfigError, Finding, GpuError, Location
 from builder.model.site import Site
 from builder.model.text import escape_line, exists
 from builder.parse.site import load_site
+from builder.resolve.gpu_machine import make_machine
 
 PACKAGES = ("pip", "conda")
 

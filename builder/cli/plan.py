@@ -12,6 +12,7 @@ import click
 from builder.cli.help import GroupedCommand
 from builder.cli.inputs import (
     add_compile_options,
+    add_ignore_option,
     add_locked_option,
     add_trust_option,
     add_verbosity,
@@ -54,12 +55,13 @@ from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, mak
 @add_locked_option
 @add_launch_options
 @add_shape_options
+@add_ignore_option
 @add_trust_option
 @add_compile_options
 @add_verbosity
 def run_command(
     words: tuple[str, ...], output: Path | None, show: bool, name: str | None, nodes: int | None, gpus: int | None,
-    jobs: int | None, force: bool, quiet: bool, **chosen: Any,
+    jobs: int | None, force: bool, quiet: bool, ignored: tuple[str, ...], **chosen: Any,
 ) -> None:  # fmt: skip
     """Write everything needed to build ENV for SITE into a folder.
 
@@ -74,7 +76,7 @@ def run_command(
         sites=named.sites,
         files=named.files,
         sites_folder=find_sites_folder(),
-        context=make_context(**chosen),
+        context=replace(make_context(**chosen), ignored=ignored),
         options=ExecutionOptions(environment=os.environ, force=force),
         shape=(nodes, gpus),
         launch=(chosen["launcher"], chosen["gpu_visibility"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from builder.compile import shell
+from builder.compile.audit_file import make_audit_files
 from builder.compile.backend_plan import BackendPlan
 from builder.compile.backends import BACKENDS, check_backend
 from builder.compile.image_files import make_expectations, slugify
@@ -39,7 +40,14 @@ def compile_plan(target: Target, *, nodes: int | None = None, devices: int | Non
         image_kind=build.image_kind,
         base=target.base.reference,
         steps=steps,
-        files=(*build.files, *smoke_files, *suite, *make_run_files(target), *make_job_files(target)),
+        files=(
+            *build.files,
+            *smoke_files,
+            *suite,
+            *make_run_files(target),
+            *make_job_files(target),
+            *make_audit_files(target),
+        ),
         copies=(*build.copies, *list_smoke_copies()),
         packages=target.packages,
         findings=findings,

@@ -18,6 +18,7 @@ from builder.system.failures.resources import MACHINE, OWN
 CAUSES = OWN[:-1] + MACHINE + ENGINES + PACKAGES + OWN[-1:]
 UNKNOWN = "step-failed"
 _KILLED = 137
+TOLD = ("own-script", "gpu-audit")  # codes of what our own programs say: the fix is theirs
 _LOUD = re.compile(r"\s*(?:FATAL|CRITICAL|ERROR|[Ee]rror|[A-Z]\w*(?:Error|Exception))\b")
 _FILLER = re.compile(
     r"\s*(?:note:|hint:|INFO:|WARNING:|\[end of output\]|See above|Traceback|During handling|\^+$|[-=~ ]+$|#)"
@@ -58,7 +59,7 @@ def explain(
             named = {"host": _find_host(cause, log_tail), **_match_needed(cause, log_tail), **found.groupdict()}
             groups = {name: (text or "").strip() for name, text in named.items()}
             message = cause.message.format(**groups).removesuffix(": ")
-            reported = error.get_text("fix") if error is not None and cause.code == "own-script" else ""
+            reported = error.get_text("fix") if error is not None and cause.code in TOLD else ""
             fix = escape_line(reported) or cause.fix.format(**groups)
             return Finding(code=cause.code, message=f"step '{step.name}' failed: {message}", fix=fix, at=at)
     return _make_unknown_finding(step, log_tail, exit_code, at=at)

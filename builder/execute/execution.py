@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from builder.audit.names import CODE as AUDIT
+from builder.audit.names import REPORT as AUDIT_REPORT
 from builder.execute.build_options import SignalInterrupt, Signals
 from builder.execute.image_scan import BackgroundScan
 from builder.execute.judgement import (
@@ -119,7 +121,16 @@ class Execution:
         # A build that the proof of its torch stopped is an image that failed, not an engine that did.
         disproved = any(finding.code in PROOF for finding in self.findings)
         self.status = "smoke-failed" if disproved else "failed"
+        self._note_draft()
         return False
+
+    def _note_draft(self) -> None:
+        """Say where the draft is that the audit of its packages kept from being the image."""
+        draft = self.folder / f"{self.plan.image}.failed"
+        if any(finding.code == AUDIT for finding in self.findings) and draft.exists():
+            message = f"the image that failed was kept as '{draft}'"
+            fix = f"see '{self.folder / AUDIT_REPORT}', the verdict on each package"
+            self.findings.append(Finding(code="image-kept", message=message, fix=fix, level="note"))
 
     def look_inside(self) -> SbomTask:
         """Begin to read what is in the image; one that is in use already stays as it is."""

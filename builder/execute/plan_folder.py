@@ -51,7 +51,7 @@ from builder.system.trust import check_folder, mark_as_own, read_below
 
 PACKAGE = Path(builder.__file__).parent
 # What ships with us, by its name in plan.json: packages, and where each is below the path in the plan folder.
-BUNDLED = {"layering": {"layers": "", "sif": "/sif"}, "smoke": {"smoke": ""}}
+BUNDLED = {"layering": {"layers": "", "sif": "/sif", "audit": "/audit"}, "smoke": {"smoke": ""}}
 
 OLD_STAGING = 3600.0  # seconds after which no one writes there any more, on another machine
 OWN = (LOCK_FILE, STATE_FILE, SOURCES_FILE, OLD_FILE, WRITTEN_FILE)

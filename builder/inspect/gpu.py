@@ -1,21 +1,14 @@
-"""The GPU audit of whatever a path names, and a site's GPU as the audit needs it."""
+"""The GPU audit of whatever a path names."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-
-from packaging.version import Version
 
 from builder.audit.content import AuditError
 from builder.audit.distribution import Inventory
-from builder.audit.gpu_verdict import Machine
 from builder.model.finding import ConfigError, Finding, Location
-from builder.model.site import Gpu, Site
 from builder.model.text import exists, sanitize
-from builder.parse.gpu_tables import load_driver_table
 from builder.parse.yaml import suggest_path
-from builder.resolve.driver import apply_driver
 from builder.sif.archive import is_archive
 
 KINDS = "a wheel, a conda package, a folder, a SIF, a squashfs file or a docker-archive"
@@ -70,26 +63,6 @@ def check_whole(inventory: Inventory, path: Path) -> None:
     one, name = inventory.unread[0], sanitize(str(path), limit=400)
     message = f"'{name}' is damaged: {sanitize(one.path, limit=200)}: {sanitize(one.reason, limit=200)}"
     raise _make_error("audit-unreadable", message, path, fix="download or build the package again")
-
-
-def make_machine(site: Site) -> Machine:
-    """What the audit has to know of a site; the driver of CUDA serves majors by minor-version compatibility."""
-    glibc = next((image.glibc for image in site.base_images[:1] if image.glibc), "")
-    plain = Machine(vendor=site.vendor, arch=site.node.arch, glibc=glibc)
-    gpu = apply_driver(site, "").gpu
-    if gpu is None:
-        return plain
-    return replace(plain, targets=(gpu.target,), majors=_list_majors(gpu), cuda=gpu.cuda_native or "")
-
-
-def _list_majors(gpu: Gpu) -> tuple[int, ...]:
-    """Majors of CUDA or ROCm that the driver serves, none where that is not known."""
-    if gpu.vendor == "amd":
-        return tuple(sorted({Version(version).major for version in gpu.rocm}))
-    if gpu.vendor == "nvidia" and gpu.driver:
-        driver = Version(gpu.driver)
-        return tuple(sorted(row.major for row in load_driver_table().cuda_majors if Version(row.min_driver) <= driver))
-    return ()
 
 
 def _make_error(code: str, message: str, path: Path, *, fix: str = f"give the path of {KINDS}") -> ConfigError:

@@ -1,6 +1,6 @@
 """Run as a folder, ``python3 -B DIR/layering build``, or as a module, ``python3 -m builder.layers build``.
 
-A plan has this folder as `layering/`, with the library `sif/` inside; in the package both are in one folder.
+A plan has this folder as `layering/`, with `sif/` and `audit/` inside; in the package they are in one folder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import types
 
 
 def _find_package() -> str:
-    """Return the name of the package; run as a folder it is "layering.layers", and the library "layering.sif".
+    """Return the name of the package; as a folder it is "layering.layers", with "layering.sif" and "layering.audit".
 
     Python puts the folder itself on sys.path: it is removed, so that no module here hides one of the standard library.
     """
@@ -23,8 +23,9 @@ def _find_package() -> str:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
     sys.modules["layering"] = parent = types.ModuleType("layering")
     parent.__path__ = []
-    inside = os.path.join(here, "sif")
-    _load("layering.sif", inside if os.path.isdir(inside) else os.path.join(os.path.dirname(here), "sif"))
+    for name in ("sif", "audit"):
+        inside = os.path.join(here, name)
+        _load(f"layering.{name}", inside if os.path.isdir(inside) else os.path.join(os.path.dirname(here), name))
     _load("layering.layers", here)
     return "layering.layers"
 

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..sif.errors import LayeringError, describe_written_place, show, translate_error
+from ..sif.errors import LayeringError, NotAsPlannedError, describe_written_place, show, translate_error
+
+NOT_AS_PLANNED = 6  # exit code
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command; return 0 if it succeeded, else 1."""
+    """Run a command; return 0 if it succeeded, 6 if an image is not what was planned, else 1."""
     parser = argparse.ArgumentParser(prog="layering", description="Makes a SIF image out of layers.")
     commands = parser.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="make the image that layers.json describes")
@@ -32,6 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     when = commands.add_parser("time", help="print the time that all new files of an image get, and its date")
     when.add_argument("base", help="the base image as in the engine's command, or an archive of `docker save`")
     when.add_argument("--settle", action="store_true", help="then settle the image that standard input names")
+    audit = commands.add_parser("audit", help="read which GPUs the packages of a new image can use")
+    audit.add_argument("plan", type=Path, metavar="audit.json")
+    audit.add_argument("image", type=Path)
     labels = commands.add_parser("labels", help="write the labels.json of an image that is made of an archive")
     labels.add_argument("archive", type=Path)
     labels.add_argument("output", type=Path)
@@ -44,8 +49,10 @@ def main(arguments: Sequence[str]) -> int:
         return COMMANDS[chosen.command](chosen, own[cut + 1 :])
     except (LayeringError, OSError) as error:
         show(error if isinstance(error, LayeringError) else translate_error(error))
-        if chosen.command in ("build", "fetch"):
+        if chosen.command in ("build", "fetch") and not isinstance(error, NotAsPlannedError):
             _show_place(error, output=getattr(chosen, "output", None))
+        if isinstance(error, NotAsPlannedError):
+            return NOT_AS_PLANNED
     return 1
 
 
@@ -119,6 +126,16 @@ def _time(chosen: argparse.Namespace, _: Sequence[str]) -> int:
     return 0
 
 
+def _audit(chosen: argparse.Namespace, _: Sequence[str]) -> int:
+    from ..audit.planned import judge_image, read_audit_plan
+
+    plan = read_audit_plan(chosen.plan)
+    message, fix = judge_image(plan, chosen.image) if plan is not None else ("", "")
+    if message:
+        raise NotAsPlannedError(message, fix=fix)
+    return 0
+
+
 def _write_labels(chosen: argparse.Namespace, _: Sequence[str]) -> int:
     from ..sif.normalise import make_labels_json
 
@@ -126,7 +143,7 @@ def _write_labels(chosen: argparse.Namespace, _: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS = {"build": _build, "fetch": _fetch, "offer": _offer, "time": _time, "labels": _write_labels}
+COMMANDS = {"build": _build, "fetch": _fetch, "offer": _offer, "audit": _audit, "time": _time, "labels": _write_labels}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

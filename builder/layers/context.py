@@ -17,6 +17,7 @@ from .base_facts import BaseFacts, list_squashfs
 from .cache import Store, compute_key
 from .container_steps import ContainerRunner, find_whiteouts
 from .image_file import Draft, Layer, write_image
+from .package_audit import PackageAudit
 from .spec import FIX, Spec, is_offline
 
 FORMAT = 2  # version of what a layer holds; another number makes all layers again
@@ -39,6 +40,7 @@ class BuildContext:
     time: int
     stack: ExitStack
     pool: ThreadPoolExecutor
+    audit: PackageAudit
     base: Path = Path()
     facts: BaseFacts = field(default_factory=lambda: BaseFacts(sha256="", machine=""))
     layers: list[Layer] = field(default_factory=list)
@@ -156,6 +158,7 @@ def open_context(
             time=time,
             stack=stack,
             pool=stack.enter_context(ThreadPoolExecutor()),
+            audit=PackageAudit(spec.folder.parent, store),
         )
         try:
             yield context

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..sif.errors import AlteredError, LayeringError, add_error_path, log_line
+from ..sif.errors import AlteredError, LayeringError, NotAsPlannedError, add_error_path, log_line
 from ..sif.events import report
 from ..sif.sif import read_sif
 from ..sif.squashfs import SquashfsError, Superblock, read_superblock
@@ -58,6 +58,7 @@ def build_image(context: BuildContext, target: Path) -> None:
         context.add_container_layer("run", parts=parts, files=("run.sh", "protected.txt", "protect.py"))
     # The torch is read while the image is put together: the image gets its name when both have ended.
     context.run_in_background(partial(check_torch, context, tuple(context.layers)))
+    context.run_in_background(partial(context.audit.judge, tuple(context.layers)))
     facts = context.facts
     inputs = [facts.labels, facts.runscript, *[spec.read_text(name) for name in METADATA]]
     context.add_layer("recipe", inputs, partial(write_metadata, spec=spec, facts=facts))
@@ -175,6 +176,8 @@ def build(
                 altered = error.path
             else:
                 target.chmod(0o755 & ~umask)
+                if (wrong := context.audit.finish(target))[0]:
+                    raise NotAsPlannedError(wrong[0], fix=wrong[1])
                 report("whole", image=target.name)  # recipe reads the image meanwhile
                 log_line(f"{target.name} is whole, its work folder is removed")
                 _write_made_of(context, target, umask=umask)

@@ -165,8 +165,11 @@ class Wheels:
         self._check_wanted(part)
         title = part[0].title if part else LIGHT
         if title != LIGHT:
-            return self.context.make_wheel_layer(
-                title, self._list_inputs(part), lambda tree: self._fill_part(part, tree, heavy=True)
+            return self._note(
+                part,
+                self.context.make_wheel_layer(
+                    title, self._list_inputs(part), lambda tree: self._fill_part(part, tree, heavy=True)
+                ),
             )
 
         def fill(tree: Path) -> list[Piece]:
@@ -178,7 +181,15 @@ class Wheels:
                 )
             return pieces
 
-        return self.context.make_wheel_layer(title, [*self._list_inputs(part), self.facts.python], fill)
+        return self._note(
+            part, self.context.make_wheel_layer(title, [*self._list_inputs(part), self.facts.python], fill)
+        )
+
+    def _note(self, part: Part, layer: Layer | None) -> Layer | None:
+        """Have the audit read a layer wheel by wheel."""
+        place: list[object] = [self.facts.minor, self.facts.machine, self.facts.glibc]
+        self.context.audit.note_wheels(layer, [pin for group in part for pin in group.pins], place=place)
+        return layer
 
     def _fill_part(self, part: Part, tree: Path, *, heavy: bool = False) -> list[Piece]:
         """Unpack and compile the packages of one layer."""

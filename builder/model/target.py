@@ -34,6 +34,7 @@ class Context:
     micromamba: str = ""  # overrides the image with conda's client
     logins: tuple[str, ...] = ()  # names of pip's and uv's variables with the login or token of an index
     proxies: tuple[str, ...] = ()  # names of variables with the login of a proxy
+    ignored: tuple[str, ...] = ()  # codes of findings of a build that stop nothing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,10 @@ class AlteredError(LayeringError):
         self.path = path
 
 
+class NotAsPlannedError(LayeringError):
+    """An image that is whole and is not what was planned: exit code 6."""
+
+
 def log_line(text: str) -> None:
     print(f"recipe: {text}", flush=True)
 

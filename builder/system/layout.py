@@ -24,7 +24,7 @@ PROOF_FILE = "proof.json"  # what an image has answered that a step of its own h
 EVENTS = ".events.jsonl"  # behind the number of a job: what its programs report
 
 # Codes of builds whose image is not what was planned.
-PROOF = ("not-as-planned", "base-replaced")
+PROOF = ("not-as-planned", "base-replaced", "gpu-audit")
 DIFFERENT = "not-the-same"  # of a second build with other bytes
 AGAIN = "again"  # the folder of a second build as jobs, and the prefix of its steps
 

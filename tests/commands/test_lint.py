@@ -73,9 +73,10 @@ WITH_SOURCES = ("--external-sources", "--source-path=SCRIPTDIR:SCRIPTDIR/..", "-
 # the same variables is read with sketches of what it sources: without the flow of data, which was looked at before.
 WITHOUT_SOURCES = ("--exclude=SC2016,SC1091,SC2154,SC2034",)
 WITH_SKETCHES = (*WITH_SOURCES, "--extended-analysis=false")
-LIBRARIES = tuple(
-    f"{name}.sh" for name in "container device engine env install job local record settings suite watch".split()
-)
+LIBRARIES = (
+    "container.sh", "device.sh", "engine.sh", "env.sh", "install.sh", "job.sh", "local.sh", "record.sh", "settings.sh",
+    "suite.sh", "watch.sh",
+)  # fmt: skip
 SOURCES = re.compile(r"^ *(?:# shellcheck source=\S+\n *)?\. .*", re.MULTILINE)
 FUNCTION = re.compile(r"^(\w+)\(\)", re.MULTILINE)
 ARRAY = re.compile(r"\b([A-Za-z_]\w*)\+?=\(")

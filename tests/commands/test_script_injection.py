@@ -48,7 +48,7 @@ printf '%s\0' "${0##*/}" "$@" $'\1' >>"$STAND_IN_LOG" # in one go: several may w
 case "${0##*/} $1" in
     "apptainer --version" | "singularity --version") echo "${0##*/} version 1.4.5" ;;
     "apptainer build" | "singularity build" | "layering-stand-in -B")
-        for word; do case "$word" in *.part) echo image >"$word" ;; esac; done ;;
+        for word; do case "$word" in *.part) [ -d "$word" ] || echo image >"$word" ;; esac; done ;;
     "docker save") for word; do case "$word" in *.part) echo archive >"$word" ;; esac; done ;;
     "cotainr build") echo image >"$2" ;;
     "conda-containerize new")

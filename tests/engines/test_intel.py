@@ -96,6 +96,13 @@ def test_what_the_base_image_brought_is_untouched(built: Built) -> None:
     assert json.loads(inside(built.image, "python3", "-c", FILES)) == before
 
 
+def test_the_audit_judges_only_what_was_added(built: Built) -> None:
+    before = inside(built.image, "cat", "/opt/recipe/base-packages.txt").split()
+    assert "torch==2.8.0+xpu" in before
+    assert not [row for row in before if row.startswith(("needs-torch", "tabulate"))]
+    assert json.loads((built.image.with_name("fields.plan") / "gpu-audit.json").read_text())["ok"]
+
+
 def test_the_base_image_is_named_in_the_labels(built: Built) -> None:
     assert labels(built.image)["org.opencontainers.image.base.name"] == built.base
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from support.own_code import FLOORS, PACKAGE, files, nodes_of, text_of, tree_of
 
 # What travels in plan folders and runs without the rest of us: of the house it imports itself and this.
-TRAVELS = {"sif": ("sif",), "audit": ("audit", "sif"), "layers": ("layers", "sif"), "smoke": ("smoke",)}
+TRAVELS = {"sif": ("sif",), "audit": ("audit", "sif"), "layers": ("layers", "audit", "sif"), "smoke": ("smoke",)}
 EVERY = [path for path in files() if path.relative_to(PACKAGE).parts[0] in FLOORS]
 FILES = [path for path in EVERY if path.relative_to(PACKAGE).parts[0] not in TRAVELS]  # `data` is no package
 ONE_DOOR = {

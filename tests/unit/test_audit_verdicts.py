@@ -12,8 +12,8 @@ from support.rows import rows
 from builder.audit.gpu_verdict import Machine, Verdict, judge
 from builder.audit.installed import read_folder
 from builder.audit.wheel import read_wheel
-from builder.inspect.gpu import make_machine
 from builder.parse.site import load_site
+from builder.resolve.gpu_machine import make_machine
 
 H100 = Machine(vendor="nvidia", targets=("sm_90",), majors=(11, 12), cuda="12.2", glibc="2.35", python="3.12")
 MI250 = Machine(vendor="amd", targets=("gfx90a",), majors=(6, 7), glibc="2.39", python="3.12")

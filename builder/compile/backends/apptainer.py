@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from builder.compile.audit_file import make_audit_lines
 from builder.compile.backend_plan import BackendPlan, estimate_size_gib
 from builder.compile.image_files import (
     IMAGE_FOLDER,
@@ -133,6 +134,7 @@ def make_build_script(target: Target, *, image: str) -> str:
         "offer_wheels",
         f'"$runtime" build --force "${{pack_options[@]}}" "${{build_binds[@]}}" {image}.part "$definition"',
         make_call("settle", f"{image}.part"),
+        *make_audit_lines(target, f"{image}.part"),
         make_call("put_in_place", f"{image}.part", image),
     ]
     title = f"Builds {image} with {target.site.runtime.command}."

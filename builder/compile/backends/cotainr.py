@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from builder.compile import shell
+from builder.compile.audit_file import list_audit_copies, make_audit_lines
 from builder.compile.backend_plan import BackendPlan, check_constraints, check_unsupported_keys, estimate_size_gib
 from builder.compile.image_files import make_base_check, make_environment_file, name_image, pin_base_reference
 from builder.compile.render import read_template
@@ -74,6 +75,7 @@ def plan(target: Target) -> BackendPlan:
         image_kind="sif",
         files=(*files, *list_job_files(job), *proof_files),
         steps=(attach_job(step, job), verify),
+        copies=list_audit_copies(target),
     )
 
 
@@ -107,6 +109,7 @@ def make_build_script(target: Target, *, image: str) -> str:
         f'"$cotainr" build {part} \\',
         f"  --base-image={shell.quote_word(pin_base_reference(target))} \\",
         "  --conda-env=environment.yml --accept-licenses </dev/null",
+        *make_audit_lines(target, part),
         make_call("put_in_place", part, image),
     ]
     title = f"Builds {image} with cotainr."

@@ -7,6 +7,7 @@ import json
 import re
 
 from builder.compile import shell
+from builder.compile.audit_file import make_audit_lines
 from builder.compile.backend_plan import BackendPlan, estimate_size_gib
 from builder.compile.backends.apptainer import NORMALISER, check_conda_client, choose_compression, choose_micromamba
 from builder.compile.image_files import (
@@ -189,6 +190,7 @@ def make_convert_lines(target: Target, *, archive: str, image: str, modules: boo
         make_call("packing", choose_compression(target), archive),
         f'"$runtime" build --force "${{pack_options[@]}}" {image}.part {shell.quote_word(f"docker-archive://{archive}")}',
         make_call("settle", f"{image}.part"),
+        *make_audit_lines(target, f"{image}.part"),
         make_call("put_in_place", f"{image}.part", image),
     ]
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from builder.compile.audit_file import list_audit_copies, make_audit_lines
 from builder.compile.backend_plan import BackendPlan, check_constraints, check_unsupported_keys, estimate_size_gib
 from builder.compile.image_files import make_environment_file, name_image
 from builder.compile.render import read_template
@@ -69,6 +70,7 @@ def plan(target: Target) -> BackendPlan:
         image_kind="folder",
         files=(*files, *list_job_files(job), *proof_files),
         steps=(attach_job(step, job), verify),
+        copies=list_audit_copies(target),
     )
 
 
@@ -95,6 +97,7 @@ def make_build_script(target: Target, *, name: str) -> str:
         f"mkdir {part}",
         make_call("conda-containerize", "new", "--mamba", "--prefix", part, *post, "environment.yml") + " </dev/null",
         f'[ -x {part}/bin/python3 ] || fail "conda-containerize reported no error but wrote no wrappers"',
+        *make_audit_lines(target, part),
         f"if [ -e {name} ]; then mv {name} {name}.old; fi",
         f"mv {part} {name}",
         f"rm -rf {name}.old",

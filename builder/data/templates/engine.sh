@@ -487,6 +487,19 @@ leave_results() {
     done
 }
 
+# audit_image PART: reads which GPUs the new packages can use (audit.json). Wrong ones end the script with exit code 6; the
+# draft keeps the name FINAL.failed, and gpu-audit.json says why.
+audit_image() {
+    local name
+    for name in "${pythons[@]}"; do
+        python=$(command -v "${name:-none}") || continue
+        "$python" -S -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
+        "$python" "${layering[@]}" audit audit.json "$1" || exit
+        return 0
+    done
+    echo "recipe: note: the packages are not audited for this GPU: that takes Python 3.10 here"
+}
+
 # put_in_place PART FINAL: only a whole product gets its name.
 put_in_place() {
     [ -s "$1" ] || fail "the engine ended without an error and wrote no image"

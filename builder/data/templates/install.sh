@@ -282,6 +282,7 @@ finish() {
     labels=${APPTAINER_LABELS:-${SINGULARITY_LABELS:-}}
     if [ -n "$labels" ] && has labels.txt; then cat "$here/labels.txt" >>"$labels"; fi
     cp "$here/recipe.json" "$here/verify.py" /opt/recipe/
+    if has base-packages.txt; then cp "$here/base-packages.txt" /opt/recipe/; fi
     chmod a+r /.singularity.d/env/91-recipe.sh /opt/recipe/recipe.json /opt/recipe/verify.py
     chmod a+rx /opt/recipe
     if grep -q "no runscript defined" /.singularity.d/runscript 2>/dev/null; then

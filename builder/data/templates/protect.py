@@ -61,6 +61,9 @@ def snapshot():
             if PIN.fullmatch(line) and normal(line.partition("==")[0]) not in names:
                 pins.append(line.strip())
     (HERE / "base-constraints.txt").write_text("".join(pin + "\n" for pin in pins))
+    # The audit of the image asks nothing of what was here before.
+    rows = {f"{normal(item.metadata['Name'] or '')}=={item.version}" for item in metadata.distributions()}
+    (HERE / "base-packages.txt").write_text("".join(row + "\n" for row in sorted(rows)))
 
 
 def check():

@@ -6,6 +6,13 @@ from builder.system.failures import make_cause
 
 OWN = (
     make_cause(
+        "gpu-audit",
+        r"recipe: error: (?P<what>'[^']+' \S* ?is wrong for '(?P<site>[^']+)': .+)",
+        message="{what}",
+        fix="leave it out, or install its build for this GPU (`recipe sites {site}` shows it); "
+        "where it is only used without a GPU: --ignore gpu-audit",
+    ),
+    make_cause(
         "not-as-planned",
         r"verify: error: (?P<what>.+)",
         message="the image is not what was planned: {what}",

@@ -17,4 +17,5 @@ inside_build
 offer_wheels
 "$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" full-of-everything-dawn.sif.part "$definition"
 settle full-of-everything-dawn.sif.part
+audit_image full-of-everything-dawn.sif.part
 put_in_place full-of-everything-dawn.sif.part full-of-everything-dawn.sif

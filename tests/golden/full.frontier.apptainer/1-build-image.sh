@@ -21,4 +21,5 @@ inside_build
 offer_wheels
 "$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" full-of-everything-frontier.sif.part "$definition"
 settle full-of-everything-frontier.sif.part
+audit_image full-of-everything-frontier.sif.part
 put_in_place full-of-everything-frontier.sif.part full-of-everything-frontier.sif

@@ -13,4 +13,5 @@ one_time full-of-everything-mn5.tar
 packing default full-of-everything-mn5.tar
 "$runtime" build --force "${pack_options[@]}" full-of-everything-mn5.sif.part docker-archive://full-of-everything-mn5.tar
 settle full-of-everything-mn5.sif.part
+audit_image full-of-everything-mn5.sif.part
 put_in_place full-of-everything-mn5.sif.part full-of-everything-mn5.sif

@@ -24,4 +24,5 @@ export PYTHONNOUSERSITE=1
 "$cotainr" build mnist-lumi-g.sif.part.sif \
   --base-image=/appl/local/containers/cotainr-baseimages/lumi-multitorch-mpich-u24r64f21m43t29-20260225_144743.sif \
   --conda-env=environment.yml --accept-licenses </dev/null
+audit_image mnist-lumi-g.sif.part.sif
 put_in_place mnist-lumi-g.sif.part.sif mnist-lumi-g.sif

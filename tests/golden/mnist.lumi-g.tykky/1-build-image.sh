@@ -19,6 +19,7 @@ rm -rf mnist-lumi-g.part mnist-lumi-g.old
 mkdir mnist-lumi-g.part
 conda-containerize new --mamba --prefix mnist-lumi-g.part environment.yml </dev/null
 [ -x mnist-lumi-g.part/bin/python3 ] || fail "conda-containerize reported no error but wrote no wrappers"
+audit_image mnist-lumi-g.part
 if [ -e mnist-lumi-g ]; then mv mnist-lumi-g mnist-lumi-g.old; fi
 mv mnist-lumi-g.part mnist-lumi-g
 rm -rf mnist-lumi-g.old

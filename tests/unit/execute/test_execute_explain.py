@@ -243,6 +243,11 @@ KNOWN = [
     ("PermissionError: [Errno 13] Permission denied: '/appl/x'", "no-rights", "/appl/x"),
     ("1-build.sh: line 7: cotainr: command not found", "no-program", "'cotainr'"),
     ("verify: error: torch 2.8.0 is not built for amd GPUs\nFATAL: failed", "not-as-planned", "not built for amd GPUs"),
+    (
+        "recipe: error: 'cupy-cuda12x' 13.6.0 is wrong for 'lumi-g': it is for NVIDIA, this GPU is AMD's (a.so)",
+        "gpu-audit",
+        "'cupy-cuda12x' 13.6.0 is wrong for 'lumi-g'",
+    ),
     ("recipe: error: torch of the base image was replaced: 2.8.0a0 before, 2.9.0 now", "base-replaced", "2.9.0 now"),
     (
         "error: No solution found\n  cause: Because six==1.0 needs to be downloaded from a registry\n"
