@@ -116,6 +116,9 @@ CUDA_RUNTIME = re.compile(
     r"|nvjitlink|nvshmem|nvtx|nvvm)(-cu\d+)?|cuda-(bindings|pathfinder|toolkit)"
 )
 
+CALLS_PIP = re.compile(r"(?<![\w.-])pip[0-9.]*(?![\w.-])")  # in a command: pip, pip3, python -m pip
+NAMES_PIP = re.compile(r"pip(?![\w.-])")  # at the start of a requirement
+
 
 @dataclass(frozen=True, kw_only=True)
 class PackagePlan:
@@ -155,12 +158,7 @@ class PackagePlanner:
             self._plan_conda(spec.name, text=spec.text, version=spec.version)
         for line in self.recipe.pip:
             self._plan_pip(line)
-        if (
-            self.install_target == "conda"
-            and (self.pip or self.family)
-            and "pip" not in [spec.name for spec in self.recipe.conda]
-        ):
-            self.conda.append("pip")
+        self._plan_pip_itself()
         compiled = self._find_compiled()
         environment = Environment(
             place=self.install_target,
@@ -179,10 +177,25 @@ class PackagePlanner:
         )
         return PackagePlan(environment=environment, packages=tuple(self.packages), findings=tuple(self.findings))
 
+    def _plan_pip_itself(self) -> None:
+        """Add pip where conda's or the recipe's own commands call it: a virtual environment is made without it."""
+        called = any(CALLS_PIP.search(command) for command in self.recipe.container.run)
+        if self.install_target == "conda":
+            named = "pip" in [spec.name for spec in self.recipe.conda]
+            self.conda += ["pip"] if not named and (self.pip or self.family or called) else []
+            return
+        named = any(NAMES_PIP.match(line) for line in self.pip)
+        if called and not named and not self._has_hashes():
+            self.pip.append("pip")
+            self.record("-", "pip", "container.run calls it")
+
+    def _has_hashes(self) -> bool:
+        """Whether a line without a hash would be refused."""
+        return self.recipe.pip_options.require_hashes or any(line.hashes for line in self.recipe.pip)
+
     def _find_compiled(self) -> list[VendorPackage]:
         """Find the packages built against the environment's torch; with hashes their build tools are not listed."""
-        hashed = self.recipe.pip_options.require_hashes or any(line.hashes for line in self.recipe.pip)
-        if self.torch is None or hashed:
+        if self.torch is None or self._has_hashes():
             return []
         listed = set(self.pip)
         names = {line.name for line in self.recipe.pip if line.text in listed and not line.url.endswith(".whl")}
@@ -313,11 +326,13 @@ class PackagePlanner:
         elif self.install_target == "conda":
             self.conda.append(text)
             self.record(text, text, "conda")
-        elif name in ("pip", "nodefaults"):
-            self.record(text, "-", "the image has it")
+        elif name == "nodefaults":
+            self.record(text, "-", "a word of conda's for channels")
+        elif name == "pip" and self._has_hashes():
+            self.record(text, "-", "a file with hashes lists every package that is installed")
         else:
-            assert python_package is not None, f"refused before: {name}"
-            line = f"{python_package}{to_specifier(version) or ''}"
+            assert name == "pip" or python_package is not None, f"refused before: {name}"
+            line = f"{python_package or name}{to_specifier(version) or ''}"
             self.pip.append(line)
             where = "the base image's Python" if self.install_target == "base" else "the environment"
             self.record(text, line, f"the same as a Python package, into {where}")
