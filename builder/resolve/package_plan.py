@@ -14,11 +14,12 @@ from packaging.version import Version
 
 from builder.model.finding import Finding, Location, make_edit
 from builder.model.plan import PackageDecision
-from builder.model.recipe import PipOptions, PipRequirement, Recipe
+from builder.model.recipe import PipRequirement, Recipe
 from builder.model.site import BaseImage, Site
 from builder.model.target import DEFAULT_INDEX, Environment, InstallTarget, Torch
 from builder.parse.gpu_tables import Counterpart, VendorPackage, load_package_table
 from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, matches, to_specifier
+from builder.resolve.indexes import list_options
 from builder.resolve.requested import (
     FAMILY,
     RequestedTorch,
@@ -93,7 +94,6 @@ def _can_run(row: Counterpart, *, site: Site, base: BaseImage, python: str | Non
 
 
 TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton-xpu", "triton-xpu")
-TORCH_HOST = "://download.pytorch.org/whl"
 
 # Packages that must not change in an image with its own torch; names that the image lacks have no effect.
 PROTECTED_PACKAGES = (
@@ -167,7 +167,7 @@ class PackagePlanner:
             conda=tuple(self.conda) if self.install_target == "conda" else (),
             torch_lines=tuple(self.family),
             pip_lines=tuple(self.pip),
-            pip_options=list_options(self.recipe.pip_options, own_torch=self.torch is not None),
+            pip_options=list_options(self.recipe.pip_options, torch=self.torch, lines=self.pip),
             constraints=self._list_constraints(),
             protected=self._list_protected(),
             torch=self.torch,
@@ -360,26 +360,6 @@ class PackagePlanner:
         own = [line.text for line in self.recipe.pip_options.constraints if line.name not in (*FAMILY, *TRITON)]
         # pip does not accept extras in constraints.
         return (*(re.sub(r"\[.*\]", "", line) for line in self.family), *own)
-
-
-def list_options(options: PipOptions, *, own_torch: bool) -> tuple[str, ...]:
-    """List the options of a requirements file; indexes of PyTorch are dropped if the torch index is ours to choose."""
-
-    def kept(url: str) -> bool:
-        return not (own_torch and TORCH_HOST in url)
-
-    lines: list[str] = []
-    if options.index_url and kept(options.index_url):
-        lines.append(f"--index-url {options.index_url}")
-    lines += [f"--extra-index-url {url}" for url in options.extra_index_urls if kept(url)]
-    lines += [f"--find-links {url}" for url in options.find_links if kept(url)]
-    lines += ["--no-index"] if options.no_index else []
-    lines += ["--pre"] if options.pre else []
-    lines += [f"--no-binary {name}" for name in options.no_binary]
-    lines += [f"--only-binary {name}" for name in options.only_binary]
-    lines += ["--require-hashes"] if options.require_hashes else []
-    lines += [f"--trusted-host {host}" for host in options.trusted_hosts]
-    return tuple(lines)
 
 
 def is_local(line: PipRequirement) -> bool:

@@ -38,6 +38,7 @@ CHECKS: tuple[Check, ...] = (
     conda_builds.check_conda_default,
     conda_builds.check_conda_cuda,
     packages.check_torch_index,
+    packages.check_other_builds,
     packages.check_local_requirements,
     spelling.check_conda_torch,
     spelling.check_import_name,
