@@ -17,6 +17,9 @@ from builder.parse.yaml import parse_yaml, read_text
 
 NAME_TABLE_FILE = Path(__file__).parents[1] / "data" / "conda_names.yaml"
 
+# Packages whose version is that of CUDA.
+CUDA_VERSIONS = ("cuda-version", "cuda-toolkit", "cudatoolkit", "cuda", "cuda-runtime")
+
 _CLAUSE = re.compile(r"(==|=|>=|<=|>|<|!=|~=)?\s*([0-9][A-Za-z0-9.!_+-]*?)(\.\*|\*)?")
 
 

@@ -18,7 +18,14 @@ from builder.model.recipe import PipRequirement, Recipe
 from builder.model.site import BaseImage, Site
 from builder.model.target import DEFAULT_INDEX, Environment, InstallTarget, Torch
 from builder.parse.gpu_tables import Counterpart, VendorPackage, load_package_table
-from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, matches, to_specifier
+from builder.resolve.conda_names import (
+    CUDA_VERSIONS,
+    find_python_name,
+    is_cuda_library,
+    load_name_table,
+    matches,
+    to_specifier,
+)
 from builder.resolve.indexes import list_options
 from builder.resolve.requested import (
     FAMILY,
@@ -315,12 +322,15 @@ class PackagePlanner:
         if name == "python":
             return
         python_package = find_python_name(name)
-        if name in load_name_table().torch_choosers and python_package not in FAMILY:
+        own_cuda = self.torch is None and name in CUDA_VERSIONS and self.site.vendor == "nvidia"
+        if name in load_name_table().torch_choosers and python_package not in FAMILY and not own_cuda:
             self.record(text, "-", "chooses a build of PyTorch, which is chosen for the site here")
         elif python_package in FAMILY and self.torch is not None:
             self._record_again(python_package, text=text)
         elif name in load_name_table().torch_parts and self.torch is not None:
             self.record(text, "-", "a part of conda's builds of PyTorch; torch comes from its wheel here")
+        elif own_cuda and self.install_target != "conda":
+            self.record(text, "-", "a version for conda's solver, which is not used")
         elif is_cuda_library(name) and (self.site.vendor != "nvidia" or self.install_target != "conda"):
             self.record(text, "-", "serves CUDA builds only; the build for this site brings its own")
         elif self.install_target == "conda":

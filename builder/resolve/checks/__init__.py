@@ -37,6 +37,8 @@ CHECKS: tuple[Check, ...] = (
     conda_builds.check_conda_builds,
     conda_builds.check_conda_default,
     conda_builds.check_conda_cuda,
+    conda_builds.check_conda_toolkit,
+    builds.check_package_rocm,
     packages.check_torch_index,
     packages.check_other_builds,
     packages.check_local_requirements,

@@ -212,7 +212,7 @@ def _is_served(row: VendorPackage, line: PipRequirement, *, names: set[str], tar
         for marker in load_package_table().markers
     )
     plugin = any(name.startswith((f"{row.name}-cuda", f"{row.name}-rocm")) for name in names)
-    return extras or (row.name == "jax" and plugin)
+    return extras or (row.name == "jax" and plugin) or row.plugins.get(target.site.vendor) in names
 
 
 def check_many_builds(target: Target) -> Iterator[Finding]:
