@@ -36,6 +36,7 @@ class NameTable:
     torch_parts: tuple[str, ...]
     bring_torch: tuple[str, ...]
     cuda_libraries: tuple[str, ...]
+    import_names: Mapping[str, str]
     not_on_index: Mapping[str, str]
     other_on_index: Mapping[str, str]
 

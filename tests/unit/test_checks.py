@@ -173,9 +173,9 @@ FOREIGN = [
      "onnxruntime-migraphx from 1.23 on (glibc 2.34)"),
     ("dawn", "onnxruntime-gpu==1.22.0", "NVIDIA", "Intel GPUs", "for Intel there is: onnxruntime-openvino"),
     ("lumi-g", "tensorflow[and-cuda]==2.19.0", "NVIDIA", "AMD GPUs", "for AMD there is: "
-     "tensorflow-rocm==2.16.1 with --find-links https://repo.radeon.com/rocm/manylinux/rocm-rel-6.2/ (ROCm 6.2 in the image), or "
-     "tensorflow-rocm==2.18.1 with --find-links https://repo.radeon.com/rocm/manylinux/rocm-rel-6.4/ (ROCm 6.4 in "
-     "the image)"),
+     "tensorflow-rocm==2.16.1 with --find-links https://repo.radeon.com/rocm/manylinux/rocm-rel-6.2/ "
+     "(ROCm 6.2 in the image), or tensorflow-rocm==2.18.1 with --find-links "
+     "https://repo.radeon.com/rocm/manylinux/rocm-rel-6.4/ (ROCm 6.4 in the image)"),
     ("mn5", "tensorflow-rocm==2.14.0.600", "AMD", "NVIDIA GPUs", "for NVIDIA there is: tensorflow[and-cuda]"),
     ("dawn", "nvidia-dali-cuda120==1.50.0", "NVIDIA", "Intel GPUs", "remove it: no build for Intel is known"),
 ]  # fmt: skip

@@ -58,6 +58,22 @@ def _has_no_compiler(target: Target) -> bool:
     return any(matches(name, form) for form in load_image_table().without_compiler.names)
 
 
+def check_git(target: Target) -> Iterator[Finding]:
+    """Report a requirement of a git repository where the base image is known to have no git."""
+    added = {re.split(r"[ =<>!]", text)[0] for text in (*target.recipe.container.system, *target.environment.conda)}
+    name = target.base.reference.removeprefix("docker://").removeprefix("docker.io/").removeprefix("library/")
+    bare = any(matches(name, form) for form in load_image_table().without_compiler.names)
+    line = next((line for line in target.recipe.pip if line.url.startswith("git+")), None)
+    if line is None or not bare or "git" in added or target.backend in ONE_CALL:
+        return
+    message = f"'{line.text}' is cloned during the build; the base image '{target.base.reference}' has no git"
+    fix = "write system: [git] below container:, or choose a base image with git"
+    if target.recipe.kind != "conda":
+        fix = "choose a base image with git, or name this file in an environment.yml with container.system: [git]"
+    at = locate(target.recipe, line)
+    yield Finding(code="build-needs", message=message, at=at, fix=fix, level="warning")
+
+
 def check_index_login(target: Target) -> Iterator[Finding]:
     """Report code that can read the login of an index or a proxy during the build.
 

@@ -63,7 +63,7 @@ def _suggest_copy(recipe: Recipe, target: Target) -> str:
         return f"give the address of a wheel or its git repository: {target.backend} copies no folders"
     fix = "copy it with container.files and install it with container.run"
     if recipe.kind != "conda":
-        fix += " of an environment.yml, which can name this file: - pip: [-r FILE]"
+        fix += " of an environment.yml, which can name this file without this line: - pip: [-r FILE]"
     return fix if target.backend in able else f"{fix}; and build with --backend {able[0]}"
 
 
