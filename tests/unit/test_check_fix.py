@@ -29,6 +29,7 @@ dependencies:
     - --extra-index-urls https://example.org/simple
 container:
   gpus: [cpu]
+  system: [git]
 """
 RIGHT = """\
 name: demo  # nmae is the name
@@ -44,6 +45,7 @@ dependencies:
     - git+https://example.org/x.git
 container:
   gpu: [cpu]
+  system: [git]
 """
 
 
