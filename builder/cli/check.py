@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -174,9 +175,14 @@ def _correct(
 
 
 def _report_correction(results: Sequence[CheckResult], *, asked: bool, changed: int, write: bool) -> None:
-    """Print the errors that are left for the user, the number of corrected lines, and the verdict of each site."""
-    left = [finding for result in results for finding in select_errors(result.findings)]
-    one_each = {finding if asked else (finding.code, finding.at): finding for finding in reversed(left)}
+    """Print what is left for the user, the number of corrected lines, and the verdict of each site.
+
+    That is each error, and each warning of a line.
+    """
+    found = [finding for result in results for finding in result.findings]
+    left = select_errors(found)
+    shown = [finding for finding in found if finding in left or _is_warning_of_line(finding)]
+    one_each = {finding if asked else (finding.code, finding.at): finding for finding in reversed(shown)}
     show_findings(reversed(one_each.values()))
     if changed:
         word = "corrected" if write else "could be corrected: leave out --diff"
@@ -190,6 +196,10 @@ def _report_correction(results: Sequence[CheckResult], *, asked: bool, changed: 
     for result in results:
         if asked and result.site and select_errors(result.findings):
             echo(f"{f'{result.file} on ' if several else ''}{result.site}: {result.word}", err=True)
+
+
+def _is_warning_of_line(finding: Finding) -> bool:
+    return finding.level == "warning" and finding.at is not None and finding.at.line is not None
 
 
 def _is_refused(outcome: CheckResult, *, strict: bool) -> bool:
@@ -212,10 +222,18 @@ def _check_codes(ignored: Sequence[str], *, faults: Sequence[CheckResult]) -> No
         elif code not in known:
             near = find_nearest(code, known=known)
             fix = f"did you mean '{near}'?" if near else "copy the code in brackets of a finding: warning[CODE]"
+            fix = _split_codes(code, known=known) or fix
             message = f"no finding that may be ignored has the code '{code}'"
             refused.append(Finding(code="ignore", message=message, fix=fix))
     if refused:
         raise ConfigError(*refused)
+
+
+def _split_codes(text: str, *, known: Collection[str]) -> str:
+    """The fix for several codes in one value; "" where they are not all codes."""
+    codes = [code for code in re.split(r"[,; ]+", text) if code]
+    several = len(codes) > 1 and all(code in known for code in codes)
+    return f"write {' '.join(f'--ignore {code}' for code in codes)}" if several else ""
 
 
 def _check_recipe(name: str, *, file: str, recipe: Recipe, context: Context) -> CheckResult:

@@ -178,7 +178,7 @@ CLASSES = (
         text="A step of the build failed: the message says why as far as its log tells, and names the log.",
         codes=split_words(
             "base-replaced build-needs-module conflict docker-buildx docker-down docker-rights file-size image-kept "
-            "interrupted licence multiple-conda no-compiler no-conda-package no-fuse no-image no-image-made "
+            "interrupted licence multiple-conda no-compiler no-conda-package no-fuse no-git no-image no-image-made "
             "no-network no-package no-product no-rights no-space-image no-space-output no-subuid "
             "no-user-namespaces no-wheel not-as-planned not-fetched not-published not-the-same one-user-id "
             "open-files own-script prompt proxy quota rate-limit read-only smoke-failed smoke-import step-failed "

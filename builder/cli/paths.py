@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from builder.cli.file_kinds import Kind, find_kind, list_archives, list_environments, list_images
+from builder.cli.inputs import find_sites_folder
 from builder.cli.targets import choose_site
 from builder.cli.typed import TypedLine, add_argument, has_no_site, quote, replace_argument
-from builder.model.finding import ConfigError, Finding
+from builder.model.finding import BuilderError, ConfigError, Finding
 from builder.model.text import exists, sanitize
+from builder.parse.site import find_site_files
 from builder.parse.yaml import find_near_path, suggest_path
 from builder.system.path_errors import check_reachable
 
 MOST = 4  # names in a message
+RECORD = 16 * 1024 * 1024  # bytes of a plan's record of its recipe
 
 
 def check_existing(path: Path, *, what: str) -> Path:
@@ -59,11 +64,46 @@ def replace_image(path: Path, name: str) -> str:
 
 
 def suggest_whole_image(path: Path) -> str:
-    """The fix for an image that ends before its end: another copy, or another build."""
+    """The fix for an image that ends before its end: another copy, or another build from the file that it is of."""
+    file, site = _find_own_file(path)
+    line = f"recipe build {site or choose_site()} {quote(file)} -o {quote(str(path))} --force"
+    same = "build it again, with the options of its build"
+    return f"copy it again, or {same}: `{line}`" if file else "copy it again from where it was built"
+
+
+def _find_own_file(image: Path) -> tuple[str, str]:
+    """The environment file of this folder that an image was built from, and its site; "" where no record says so.
+
+    The record is the plan folder next to the image, else its name: STEM.sif or STEM-SITE.sif.
+    """
+    from builder.compile.image_files import IMAGE_FOLDER, slugify
+    from builder.system.layout import plan_folder
+    from builder.system.trust import read_below
+
     files = list_environments()
-    file = next((name for name in files if Path(name).stem == path.stem), next(iter(files), ""))
-    line = f"recipe build {choose_site()} {quote(file)} -o {quote(str(path))} --force"
-    return f"copy it again, or build it again: `{line}`" if file else "copy it again from where it was built"
+    try:
+        text = read_below(plan_folder(image), f"{IMAGE_FOLDER}/recipe.json", limit=RECORD)
+        record = json.loads(text)
+        name, digest, site = (str(record[key]) for key in ("recipe", "digest", "site"))
+    except FileNotFoundError:
+        sites = find_site_files(find_sites_folder())
+        named = {file: image.stem.removeprefix(f"{slugify(Path(file).stem)}-") for file in files}
+        file = next((file for file in files if Path(file).stem == image.stem or named[file] in sites), "")
+        return file, named.get(file, "") if named.get(file) in sites else ""
+    except (BuilderError, OSError, ValueError, KeyError, TypeError):
+        return "", ""
+    same = (file for file in files if _has_name(Path(file), name=name, digest=digest))
+    return next(same, ""), site
+
+
+def _has_name(file: Path, *, name: str, digest: str) -> bool:
+    """Whether an environment file is the one of a record, or a later state of it with the same name."""
+    from builder.parse.recipe import load_recipe
+
+    with suppress(BuilderError, OSError):
+        recipe = load_recipe(file)
+        return recipe.digest == digest or recipe.name == name
+    return False
 
 
 def _how_to_make(path: Path, *, what: str) -> str:

@@ -197,7 +197,8 @@ def _name_line(finding: Finding, *, path: str, words: Sequence[str]) -> Finding:
     name = next((name for name in known if name not in words and Path(name).is_file()), "")
     if not name:
         return replace(finding, fix=f"{finding.fix}; `recipe init` writes an example")
-    line = sanitize(shlex.join(name if word == at.file else word for word in words), limit=200)
+    shown = f"./{name}" if name.startswith("-") else name  # else it is read as an option
+    line = sanitize(shlex.join(shown if word == at.file else word for word in words), limit=200)
     return replace(finding, fix=f"{finding.fix} `{path} {line}`" if near else f"{finding.fix}: `{path} {line}`")
 
 

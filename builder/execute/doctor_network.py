@@ -18,7 +18,7 @@ from builder.layers.certificates import find_certificates, make_tls_context
 from builder.layers.reference import parse_reference
 from builder.layers.uv import INDEXES, SETTINGS, find_uv, make_uv_environment, make_uv_settings
 from builder.model.site import Site
-from builder.resolve.package_plan import TORCH_HOST
+from builder.resolve.indexes import TORCH_HOST
 from builder.sif.errors import LayeringError
 from builder.sif.programs import ask
 from builder.system.process import read_output

@@ -213,6 +213,8 @@ class VendorPackage:
     needs: str = ""  # what must be there before it is installed
     tools: tuple[str, ...] = ()  # packages that its build takes from the environment, besides torch
     amd_rocm: Mapping[str, str] = field(default_factory=dict)  # ROCm (X or X.Y) -> what to get
+    nvidia_cuda: Mapping[str, str] = field(default_factory=dict)  # CUDA major -> what to get
+    plugins: Mapping[str, str] = field(default_factory=dict)  # vendor -> the package that adds its devices
     cpu: str = ""  # the package with the same module where there is no GPU
     compilers: Mapping[str, str] = field(default_factory=dict)  # vendor -> the compiler of its build
     usual_on_cpu: bool = False  # many use it without a GPU

@@ -147,7 +147,7 @@ def _make_option_error(name: str, *, word: str, at: Location) -> ConfigError:
     shortened = len(plain) > 3 and any(option.startswith(plain) for option in others)  # pip takes --no-cache as well
     if name in COMMAND_LINE or plain in COMMAND_LINE or shortened or find_typo(plain, known=others):
         message = f"pip takes the option '{written}' on its command line only"
-        fix = "remove it, or install that package by a 'python -m pip install' line below container.run"
+        fix = f"remove it, or {_suggest_run(at)}"
         return make_config_error("pip-option", message, at=at, fix=fix)
     if plain in PER_REQUIREMENT:
         message = f"the option '--{plain}' belongs behind a requirement"
@@ -159,6 +159,14 @@ def _make_option_error(name: str, *, word: str, at: Location) -> ConfigError:
     fix = suggest_name(f"--{plain}", known=known, noun="known options")
     edit = make_edit(at, word.partition("=")[0], find_typo(f"--{plain}", known=known))
     return make_config_error("pip-option", message, at=at, fix=fix, edit=edit)
+
+
+def _suggest_run(at: Location) -> str:
+    """How a package is installed with options of pip's command line, by the kind of file."""
+    fix = "install that package by a 'python -m pip install' line below container.run"
+    if not at.file.endswith((".yml", ".yaml")):
+        fix += " of an environment.yml, which can name this file: - pip: [-r FILE]"
+    return f"{fix} (any backend but cotainr)"
 
 
 def _check_value(name: str, value: str, *, at: Location) -> None:
@@ -192,7 +200,7 @@ def _parse_hashes(text: str, *, at: Location) -> tuple[str, ...]:
         if name != "--hash":
             plain = name.lstrip("-")
             if plain in COMMAND_LINE or name in COMMAND_LINE or plain in PER_REQUIREMENT:
-                fix = "install that package by a 'python -m pip install' line below container.run"
+                fix = f"remove it, or {_suggest_run(at)}"
             elif plain in (*FLAGS, *VALUED) or name in SHORT:
                 fix = "write it in a line of its own"
             else:

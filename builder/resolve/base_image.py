@@ -21,7 +21,7 @@ FAMILIES: Mapping[str, Family] = {
     "intel/intel-extension-for-pytorch": "intel-ipex",
 }
 UBUNTU_GLIBC = {"20.04": "2.31", "22.04": "2.35", "24.04": "2.39"}
-NOT_INSTALLED = ("python", "pip", "nodefaults")
+NOT_INSTALLED = ("python", "nodefaults")
 
 
 def list_candidates(site: Site) -> Iterator[BaseImage]:

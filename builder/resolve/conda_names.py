@@ -17,6 +17,9 @@ from builder.parse.yaml import parse_yaml, read_text
 
 NAME_TABLE_FILE = Path(__file__).parents[1] / "data" / "conda_names.yaml"
 
+# Packages whose version is that of CUDA.
+CUDA_VERSIONS = ("cuda-version", "cuda-toolkit", "cudatoolkit", "cuda", "cuda-runtime")
+
 _CLAUSE = re.compile(r"(==|=|>=|<=|>|<|!=|~=)?\s*([0-9][A-Za-z0-9.!_+-]*?)(\.\*|\*)?")
 
 
@@ -33,6 +36,7 @@ class NameTable:
     torch_parts: tuple[str, ...]
     bring_torch: tuple[str, ...]
     cuda_libraries: tuple[str, ...]
+    import_names: Mapping[str, str]
     not_on_index: Mapping[str, str]
     other_on_index: Mapping[str, str]
 

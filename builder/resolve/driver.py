@@ -11,6 +11,8 @@ from builder.model.site import Gpu, Site
 from builder.parse.gpu_tables import load_driver_table
 from builder.parse.site_rules import is_driver
 
+OLDEST_DRIVER = 100  # the first number of NVIDIA's drivers is larger, that of a CUDA is not
+
 
 def apply_driver(site: Site, driver: str) -> Site:
     """Return the site with a driver and the values that depend on it; raises ConfigError if it is unknown.
@@ -93,6 +95,19 @@ def list_doubts(gpu: Gpu) -> tuple[str, ...]:
 
 def _nvidia(gpu: Gpu, driver: str) -> Gpu:
     """Set the newest native toolkit: a driver is native to every toolkit released with it or before it."""
+    _refuse_cuda(driver)
     native = [row.cuda for row in load_driver_table().cuda_toolkits if Version(row.driver) <= Version(driver)]
     newest = max(native, key=Version, default=None)
     return replace(gpu, driver=driver, cuda_native=".".join(newest.split(".")[:2]) if newest else None)
+
+
+def _refuse_cuda(driver: str) -> None:
+    """Raise ConfigError for a CUDA version: the drivers of NVIDIA have three digits before the first dot."""
+    if int(driver.partition(".")[0]) >= OLDEST_DRIVER:
+        return
+    rows = [row for row in load_driver_table().cuda_toolkits if f"{row.cuda}.".startswith(f"{driver}.")]
+    least = min((row.driver for row in rows), key=Version, default="")
+    message = f"'{driver}' is a version of CUDA, and no driver"
+    fix = f"CUDA {driver} came with the driver {least}: " if least else ""
+    fix += "nvidia-smi prints the driver of a node as 'Driver Version'"
+    raise ConfigError(Finding(code="driver", message=message, fix=fix))

@@ -14,11 +14,19 @@ from packaging.version import Version
 
 from builder.model.finding import Finding, Location, make_edit
 from builder.model.plan import PackageDecision
-from builder.model.recipe import PipOptions, PipRequirement, Recipe
+from builder.model.recipe import PipRequirement, Recipe
 from builder.model.site import BaseImage, Site
 from builder.model.target import DEFAULT_INDEX, Environment, InstallTarget, Torch
 from builder.parse.gpu_tables import Counterpart, VendorPackage, load_package_table
-from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, matches, to_specifier
+from builder.resolve.conda_names import (
+    CUDA_VERSIONS,
+    find_python_name,
+    is_cuda_library,
+    load_name_table,
+    matches,
+    to_specifier,
+)
+from builder.resolve.indexes import list_options
 from builder.resolve.requested import (
     FAMILY,
     RequestedTorch,
@@ -93,7 +101,6 @@ def _can_run(row: Counterpart, *, site: Site, base: BaseImage, python: str | Non
 
 
 TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton-xpu", "triton-xpu")
-TORCH_HOST = "://download.pytorch.org/whl"
 
 # Packages that must not change in an image with its own torch; names that the image lacks have no effect.
 PROTECTED_PACKAGES = (
@@ -115,6 +122,9 @@ CUDA_RUNTIME = re.compile(
     r"nvidia-(cublas|cuda-(cccl|crt|cupti|nvcc|nvrtc|runtime)|cudnn|cufft|cufile|curand|cusolver|cusparse(lt)?|nccl"
     r"|nvjitlink|nvshmem|nvtx|nvvm)(-cu\d+)?|cuda-(bindings|pathfinder|toolkit)"
 )
+
+CALLS_PIP = re.compile(r"(?<![\w.-])pip[0-9.]*(?![\w.-])")  # in a command: pip, pip3, python -m pip
+NAMES_PIP = re.compile(r"pip(?![\w.-])")  # at the start of a requirement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,12 +165,7 @@ class PackagePlanner:
             self._plan_conda(spec.name, text=spec.text, version=spec.version)
         for line in self.recipe.pip:
             self._plan_pip(line)
-        if (
-            self.install_target == "conda"
-            and (self.pip or self.family)
-            and "pip" not in [spec.name for spec in self.recipe.conda]
-        ):
-            self.conda.append("pip")
+        self._plan_pip_itself()
         compiled = self._find_compiled()
         environment = Environment(
             place=self.install_target,
@@ -169,7 +174,7 @@ class PackagePlanner:
             conda=tuple(self.conda) if self.install_target == "conda" else (),
             torch_lines=tuple(self.family),
             pip_lines=tuple(self.pip),
-            pip_options=list_options(self.recipe.pip_options, own_torch=self.torch is not None),
+            pip_options=list_options(self.recipe.pip_options, torch=self.torch, lines=self.pip),
             constraints=self._list_constraints(),
             protected=self._list_protected(),
             torch=self.torch,
@@ -179,10 +184,25 @@ class PackagePlanner:
         )
         return PackagePlan(environment=environment, packages=tuple(self.packages), findings=tuple(self.findings))
 
+    def _plan_pip_itself(self) -> None:
+        """Add pip where conda's or the recipe's own commands call it: a virtual environment is made without it."""
+        called = any(CALLS_PIP.search(command) for command in self.recipe.container.run)
+        if self.install_target == "conda":
+            named = "pip" in [spec.name for spec in self.recipe.conda]
+            self.conda += ["pip"] if not named and (self.pip or self.family or called) else []
+            return
+        named = any(NAMES_PIP.match(line) for line in self.pip)
+        if called and not named and not self._has_hashes():
+            self.pip.append("pip")
+            self.record("-", "pip", "container.run calls it")
+
+    def _has_hashes(self) -> bool:
+        """Whether a line without a hash would be refused."""
+        return self.recipe.pip_options.require_hashes or any(line.hashes for line in self.recipe.pip)
+
     def _find_compiled(self) -> list[VendorPackage]:
         """Find the packages built against the environment's torch; with hashes their build tools are not listed."""
-        hashed = self.recipe.pip_options.require_hashes or any(line.hashes for line in self.recipe.pip)
-        if self.torch is None or hashed:
+        if self.torch is None or self._has_hashes():
             return []
         listed = set(self.pip)
         names = {line.name for line in self.recipe.pip if line.text in listed and not line.url.endswith(".whl")}
@@ -302,22 +322,27 @@ class PackagePlanner:
         if name == "python":
             return
         python_package = find_python_name(name)
-        if name in load_name_table().torch_choosers and python_package not in FAMILY:
+        own_cuda = self.torch is None and name in CUDA_VERSIONS and self.site.vendor == "nvidia"
+        if name in load_name_table().torch_choosers and python_package not in FAMILY and not own_cuda:
             self.record(text, "-", "chooses a build of PyTorch, which is chosen for the site here")
         elif python_package in FAMILY and self.torch is not None:
             self._record_again(python_package, text=text)
         elif name in load_name_table().torch_parts and self.torch is not None:
             self.record(text, "-", "a part of conda's builds of PyTorch; torch comes from its wheel here")
+        elif own_cuda and self.install_target != "conda":
+            self.record(text, "-", "a version for conda's solver, which is not used")
         elif is_cuda_library(name) and (self.site.vendor != "nvidia" or self.install_target != "conda"):
             self.record(text, "-", "serves CUDA builds only; the build for this site brings its own")
         elif self.install_target == "conda":
             self.conda.append(text)
             self.record(text, text, "conda")
-        elif name in ("pip", "nodefaults"):
-            self.record(text, "-", "the image has it")
+        elif name == "nodefaults":
+            self.record(text, "-", "a word of conda's for channels")
+        elif name == "pip" and self._has_hashes():
+            self.record(text, "-", "a file with hashes lists every package that is installed")
         else:
-            assert python_package is not None, f"refused before: {name}"
-            line = f"{python_package}{to_specifier(version) or ''}"
+            assert name == "pip" or python_package is not None, f"refused before: {name}"
+            line = f"{python_package or name}{to_specifier(version) or ''}"
             self.pip.append(line)
             where = "the base image's Python" if self.install_target == "base" else "the environment"
             self.record(text, line, f"the same as a Python package, into {where}")
@@ -345,26 +370,6 @@ class PackagePlanner:
         own = [line.text for line in self.recipe.pip_options.constraints if line.name not in (*FAMILY, *TRITON)]
         # pip does not accept extras in constraints.
         return (*(re.sub(r"\[.*\]", "", line) for line in self.family), *own)
-
-
-def list_options(options: PipOptions, *, own_torch: bool) -> tuple[str, ...]:
-    """List the options of a requirements file; indexes of PyTorch are dropped if the torch index is ours to choose."""
-
-    def kept(url: str) -> bool:
-        return not (own_torch and TORCH_HOST in url)
-
-    lines: list[str] = []
-    if options.index_url and kept(options.index_url):
-        lines.append(f"--index-url {options.index_url}")
-    lines += [f"--extra-index-url {url}" for url in options.extra_index_urls if kept(url)]
-    lines += [f"--find-links {url}" for url in options.find_links if kept(url)]
-    lines += ["--no-index"] if options.no_index else []
-    lines += ["--pre"] if options.pre else []
-    lines += [f"--no-binary {name}" for name in options.no_binary]
-    lines += [f"--only-binary {name}" for name in options.only_binary]
-    lines += ["--require-hashes"] if options.require_hashes else []
-    lines += [f"--trusted-host {host}" for host in options.trusted_hosts]
-    return tuple(lines)
 
 
 def is_local(line: PipRequirement) -> bool:

@@ -12,7 +12,7 @@ from builder.model.target import Context, InstallTarget, Target, Torch
 from builder.resolve.base_image import choose_base
 from builder.resolve.checks import run_checks
 from builder.resolve.checks.site_stack import check_driver_rows
-from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table
+from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, to_specifier
 from builder.resolve.driver import apply_driver
 from builder.resolve.locked import apply_lock
 from builder.resolve.package_plan import PackagePlanner
@@ -117,7 +117,8 @@ def choose_install_target(
     only_conda = [
         spec
         for spec in recipe.conda
-        if spec.name not in ("python", "pip")
+        if spec.name != "python"
+        and not (spec.name == "pip" and to_specifier(spec.version) is not None)
         and not (is_cuda_library(spec.name) and site.vendor != "nvidia")
         and spec.name not in (*table.torch_choosers, *table.torch_parts)
         and find_python_name(spec.name) != "torch"

@@ -311,6 +311,8 @@ def _report_no_build(
 def _suggest_range(name: str, *, site: Site, python: PythonPin, plain: bool = False) -> str:
     """Suggest the releases of torch or a companion that a site can run with a Python; `plain`: without a build."""
     usable = [row for row in load_torch_table().releases if list_tokens(row, site=site)]
+    calm = [row for row in usable if not has_trouble(list_tokens(row, site=site)[0], site=site)]
+    usable = calm or usable
     fitting = [row for row in usable if any(map(python.allows, row.pythons))]
     if not usable:
         return f"use another site: '{site.name}' runs none of the known releases of torch"

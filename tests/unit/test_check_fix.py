@@ -29,6 +29,7 @@ dependencies:
     - --extra-index-urls https://example.org/simple
 container:
   gpus: [cpu]
+  system: [git]
 """
 RIGHT = """\
 name: demo  # nmae is the name
@@ -44,6 +45,7 @@ dependencies:
     - git+https://example.org/x.git
 container:
   gpu: [cpu]
+  system: [git]
 """
 
 
@@ -395,3 +397,19 @@ def test_a_file_with_several_names_is_corrected_by_each(env: Path, text: str) ->
     assert other.read_text() == text.replace(FAULTY, RIGHT)
     assert stat.S_IMODE(env.stat().st_mode) == mode
     assert sorted(path.name for path in env.absolute().parent.iterdir()) == sorted([env.name, other.name])
+
+
+def test_what_is_left_is_printed_with_its_warnings(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env.write_text("name: demo\ndependencies:\n  - python=3.12\n  - nunpy\n  - pip: [rich=13.7]\n")
+    assert run(["check", "--fix", "local", str(env)]) == 0
+    err = capsys.readouterr().err
+    assert "'nunpy' is not a known package" in err
+    assert "1 line corrected" in err
+
+
+def test_an_import_name_is_reported_for_conda_as_for_pip(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = {"cv2": "opencv", "sklearn": "scikit-learn", "PIL": "pillow", "yaml": "pyyaml", "bs4": "beautifulsoup4"}
+    env.write_text(f"name: demo\ndependencies: [python=3.12, openssl, opencv, {', '.join(names)}]\n")
+    assert run(["check", "local", str(env)]) == 0
+    err = capsys.readouterr().err
+    assert [line.split()[-1] for line in err.splitlines() if line.startswith("  fix: write ")] == list(names.values())

@@ -111,7 +111,7 @@ def test_a_vendors_own_packages_are_at_home(line: str, bench: Bench) -> None:
     assert codes(bench.found("mn5", line, conda=("python=3.12",))) <= INHERENT["mn5"]
 
 
-@rows("line", ["jax[rocm]==0.6.2", "cupy-rocm-7-0==14.0.0", "onnxruntime-rocm==1.22.2", "bitsandbytes==0.50.2"])
+@rows("line", ["jax[rocm]==0.6.2", "amd-cupy==13.5.1", "onnxruntime-rocm==1.22.2", "bitsandbytes==0.50.2"])
 def test_amds_packages_are_at_home(line: str, bench: Bench) -> None:
     assert codes(bench.found("lumi-g", line)) == set()
 
@@ -172,8 +172,10 @@ FOREIGN = [
     ("lumi-g", "onnxruntime-gpu==1.22.0", "NVIDIA", "AMD GPUs", "for AMD there is: onnxruntime-rocm 1.22.2.post*, "
      "onnxruntime-migraphx from 1.23 on (glibc 2.34)"),
     ("dawn", "onnxruntime-gpu==1.22.0", "NVIDIA", "Intel GPUs", "for Intel there is: onnxruntime-openvino"),
-    ("lumi-g", "tensorflow[and-cuda]==2.19.0", "NVIDIA", "AMD GPUs", "for AMD there is: tensorflow-rocm of "
-     "repo.radeon.com/rocm/manylinux"),
+    ("lumi-g", "tensorflow[and-cuda]==2.19.0", "NVIDIA", "AMD GPUs", "for AMD there is: "
+     "tensorflow-rocm==2.16.1 with --find-links https://repo.radeon.com/rocm/manylinux/rocm-rel-6.2/ "
+     "(ROCm 6.2 in the image), or tensorflow-rocm==2.18.1 with --find-links "
+     "https://repo.radeon.com/rocm/manylinux/rocm-rel-6.4/ (ROCm 6.4 in the image)"),
     ("mn5", "tensorflow-rocm==2.14.0.600", "AMD", "NVIDIA GPUs", "for NVIDIA there is: tensorflow[and-cuda]"),
     ("dawn", "nvidia-dali-cuda120==1.50.0", "NVIDIA", "Intel GPUs", "remove it: no build for Intel is known"),
 ]  # fmt: skip

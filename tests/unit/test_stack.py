@@ -134,7 +134,7 @@ def test_package_rows_are_about_known_things() -> None:
     assert len(set(names)) == len(names)
     releases = {row.torch for row in load_torch_table().releases}
     for row in table.packages:
-        assert row.nvidia or row.amd or row.intel or row.silent_loss
+        assert row.nvidia or row.nvidia_cuda or row.amd or row.intel or row.silent_loss
         assert set(row.minimum) <= set(row.pypi)
     for pin in table.torch_pins:
         for version, torch in pin.torch.items():

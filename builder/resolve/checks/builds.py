@@ -9,11 +9,14 @@ from packaging.version import Version
 
 from builder.model.finding import Finding, Level, Location
 from builder.model.recipe import PipRequirement
+from builder.model.site import Site
 from builder.model.target import Target
 from builder.parse.gpu_tables import VendorPackage, load_image_table, load_package_table
 from builder.resolve.checks.packages import locate, name_devices
 from builder.resolve.checks.vendors import ONE_CALL, VENDOR_NAMES, suggest_without_build
 from builder.resolve.conda_names import matches
+
+NAMED_ROCM = re.compile(r"-rocm-?(\d)(?:-(\d+))?(?:-local)?$")  # the ROCm of the image: cupy-rocm-7-0, jax[rocm7-local]
 
 
 def check_build_needs(target: Target) -> Iterator[Finding]:
@@ -53,6 +56,22 @@ def _has_no_compiler(target: Target) -> bool:
     if any(re.search(r"nvcc|hipcc|compiler|cuda-toolkit|rocm-dev", text) for text in added):
         return False
     return any(matches(name, form) for form in load_image_table().without_compiler.names)
+
+
+def check_git(target: Target) -> Iterator[Finding]:
+    """Report a requirement of a git repository where the base image is known to have no git."""
+    added = {re.split(r"[ =<>!]", text)[0] for text in (*target.recipe.container.system, *target.environment.conda)}
+    name = target.base.reference.removeprefix("docker://").removeprefix("docker.io/").removeprefix("library/")
+    bare = any(matches(name, form) for form in load_image_table().without_compiler.names)
+    line = next((line for line in target.recipe.pip if line.url.startswith("git+")), None)
+    if line is None or not bare or "git" in added or target.backend in ONE_CALL:
+        return
+    message = f"'{line.text}' is cloned during the build; the base image '{target.base.reference}' has no git"
+    fix = "write system: [git] below container:, or choose a base image with git"
+    if target.recipe.kind != "conda":
+        fix = "choose a base image with git, or name this file in an environment.yml with container.system: [git]"
+    at = locate(target.recipe, line)
+    yield Finding(code="build-needs", message=message, at=at, fix=fix, level="warning")
 
 
 def check_index_login(target: Target) -> Iterator[Finding]:
@@ -127,6 +146,31 @@ def check_package_glibc(target: Target) -> Iterator[Finding]:
             )
             at = locate(target.recipe, line)
             yield Finding(code="glibc", message=message, at=at, fix="choose a newer base image")
+
+
+def check_package_rocm(target: Target) -> Iterator[Finding]:
+    """Report a package that needs another ROCm than the base image has, or the site's driver serves."""
+    site, base = target.site, target.base
+    for line in target.recipe.pip if site.vendor == "amd" else ():
+        match = next(filter(None, map(NAMED_ROCM.search, (line.name, *(f"-{extra}" for extra in line.extras)))), None)
+        wanted = ".".join(filter(None, match.groups())) if match and line.text in target.environment.pip_lines else ""
+        if not wanted or _has_rocm(base.rocm, wanted=wanted, site=site):
+            continue
+        has = f"the base image '{base.reference}' has ROCm {base.rocm}" if base.rocm else f"'{site.name}' serves none"
+        message = f"'{line.text}' needs ROCm {wanted}, {has}"
+        image = next(
+            (one for one in site.base_images if one.rocm and _has_rocm(one.rocm, wanted=wanted, site=site)), None
+        )
+        way = f"use the base image {image.reference}" if image else f"use a base image with ROCm {wanted}"
+        if site.gpu is not None and not any(f"{one}.".startswith(f"{wanted}.") for one in site.gpu.rocm):
+            way = f"remove it: '{site.name}' serves ROCm {', '.join(site.gpu.rocm)}"
+        yield Finding(code="package-cuda", message=message, at=locate(target.recipe, line), fix=way)
+
+
+def _has_rocm(brought: str | None, *, wanted: str, site: Site) -> bool:
+    """Whether an image's ROCm is the wanted one (X or X.Y); of an unknown image what the driver serves decides."""
+    served = (brought,) if brought else site.gpu.rocm if site.gpu else ()
+    return not served or any(f"{one}.".startswith(f"{wanted}.") for one in served)
 
 
 def check_retired(target: Target) -> Iterator[Finding]:

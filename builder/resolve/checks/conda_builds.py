@@ -15,8 +15,9 @@ from builder.model.target import Target
 from builder.parse.gpu_tables import VendorMarker, load_package_table
 from builder.resolve.checks.packages import locate, name_devices
 from builder.resolve.checks.vendors import VENDOR_NAMES, suggest_counterpart
-from builder.resolve.conda_names import find_python_name, matches, to_specifier
+from builder.resolve.conda_names import CUDA_VERSIONS, find_python_name, matches, to_specifier
 from builder.resolve.requested import FAMILY
+from builder.resolve.torch import find_release, list_tokens, serves_cuda
 
 
 def check_conda_builds(target: Target) -> Iterator[Finding]:
@@ -35,6 +36,8 @@ def check_conda_builds(target: Target) -> Iterator[Finding]:
         yield Finding(code="conda-build", message=message, at=at, fix=fix, level="warning")
     if site.vendor in ("amd", "intel"):
         yield from _check_other_cuda_builds(target)
+    elif site.vendor == "nvidia":
+        yield from _check_torch_builds(target)
 
 
 def _is_marked(marker: VendorMarker, spec: CondaSpec) -> bool:
@@ -56,6 +59,39 @@ def _check_other_cuda_builds(target: Target) -> Iterator[Finding]:
             yield Finding(code="conda-build", message=message, at=at, fix="remove the build string")
 
 
+def _check_torch_builds(target: Target) -> Iterator[Finding]:
+    """Report a build string that requests another CUDA build of torch than the wheel that is installed."""
+    torch = target.environment.torch
+    for spec in target.recipe.conda if torch is not None else ():
+        match = re.match(r"cuda\D?(\d{3})", spec.build) if find_python_name(spec.name) == "torch" else None
+        brought = (target.base.cuda or "").split(".") if torch is not None and torch.provided else []
+        if torch is None or match is None or f"cu{match[1]}" in (torch.token, "cu" + "".join(brought[:2])):
+            continue
+        build, at = f"cu{match[1]}", Location(file=target.recipe.file, line=spec.line)
+        message = f"'{spec.text}' asks for the build {build}, torch is {torch.local}: the build string is not used"
+        row = find_release(torch.version)
+        fix = "remove the build string"
+        if row is not None and build in list_tokens(row, site=target.site):
+            fix = f"write torch=={row.torch}+{build} below '- pip:' to keep it"
+        yield Finding(code="conda-build", message=message, at=at, fix=fix, level="warning")
+
+
+def check_conda_toolkit(target: Target) -> Iterator[Finding]:
+    """Report a CUDA that conda installs and the site's driver does not run."""
+    gpu = target.site.gpu
+    for spec in target.recipe.conda if gpu is not None and gpu.vendor == "nvidia" else ():
+        major = re.match(r"[=~<>! ]*(\d+)", spec.version) if spec.name in CUDA_VERSIONS else None
+        upper = spec.version.lstrip().startswith(("<", "!"))
+        if gpu is None or major is None or upper or spec.text not in target.environment.conda:
+            continue
+        if serves_cuda(f"{major[1]}.0", site=target.site):
+            continue
+        at = Location(file=target.recipe.file, line=spec.line)
+        message = f"'{spec.text}' is CUDA {major[1]}, the driver of '{target.site.name}' is {gpu.driver}"
+        fix = f"write {spec.name}={gpu.cuda_native}" if gpu.cuda_native else "write an older one"
+        yield Finding(code="package-cuda", message=message, at=at, fix=f"{fix}, or remove it")
+
+
 def check_conda_default(target: Target) -> Iterator[Finding]:
     """Report packages that conda-forge does not build for AMD and Intel GPUs: a CPU build would be installed."""
     site, recipe = target.site, target.recipe
@@ -74,6 +110,7 @@ def check_conda_default(target: Target) -> Iterator[Finding]:
         built = "NVIDIA GPUs and for CPUs" if cpu else "NVIDIA GPUs"
         message = f"'{spec.text}' from conda is built for {built}: on '{site.name}' it {ends}"
         fix = suggest_counterpart(spec.name.removesuffix("-gpu"), site=site)
+        fix += ", for the lines below '- pip:'" if fix.startswith("for ") else ""
         fix += ", or add 'cpu' to container.gpu if you want that" if cpu else ""
         yield Finding(code="conda-default", message=message, at=at, fix=fix)
 

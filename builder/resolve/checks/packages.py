@@ -22,10 +22,10 @@ from builder.resolve.checks.vendors import (
     suggest_counterpart,
 )
 from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, matches
+from builder.resolve.indexes import TORCH_HOST, is_build, is_kept_index, list_builds
 from builder.resolve.package_plan import (
     CUDA_RUNTIME,
     PROTECTED_PACKAGES,
-    TORCH_HOST,
     TRITON,
     Replacement,
     find_replacement,
@@ -63,7 +63,7 @@ def _suggest_copy(recipe: Recipe, target: Target) -> str:
         return f"give the address of a wheel or its git repository: {target.backend} copies no folders"
     fix = "copy it with container.files and install it with container.run"
     if recipe.kind != "conda":
-        fix += " of an environment.yml, which can name this file: - pip: [-r FILE]"
+        fix += " of an environment.yml, which can name this file without this line: - pip: [-r FILE]"
     return fix if target.backend in able else f"{fix}; and build with --backend {able[0]}"
 
 
@@ -212,7 +212,7 @@ def _is_served(row: VendorPackage, line: PipRequirement, *, names: set[str], tar
         for marker in load_package_table().markers
     )
     plugin = any(name.startswith((f"{row.name}-cuda", f"{row.name}-rocm")) for name in names)
-    return extras or (row.name == "jax" and plugin)
+    return extras or (row.name == "jax" and plugin) or row.plugins.get(target.site.vendor) in names
 
 
 def check_many_builds(target: Target) -> Iterator[Finding]:
@@ -310,10 +310,10 @@ def check_torch_index(target: Target) -> Iterator[Finding]:
     torch = target.environment.torch
     if torch is None:
         return
-    options = target.recipe.pip_options
+    options, builds = target.recipe.pip_options, list_builds(target.environment.pip_lines)
     for url in filter(None, (options.index_url, *options.extra_index_urls, *options.find_links)):
         token = url.rstrip("/").rpartition("/")[2]
-        if TORCH_HOST in url and token != torch.token:
+        if TORCH_HOST in url and token != torch.token and not is_kept_index(url, torch=torch, builds=builds):
             vendor = find_vendor(token)
             built = (
                 f", which holds builds for {VENDOR_NAMES[vendor]}," if vendor and vendor != target.site.vendor else ""
@@ -326,6 +326,23 @@ def check_torch_index(target: Target) -> Iterator[Finding]:
             )
             at = Location(file=target.recipe.file, line=target.recipe.lines.get("dependencies"))
             yield Finding(code="torch-index", message=message, at=at, fix=chosen, level="note")
+
+
+def check_other_builds(target: Target) -> Iterator[Finding]:
+    """Report a package pinned to a build of PyTorch's index that is not the build of torch."""
+    torch = target.environment.torch
+    if torch is None or "://" not in torch.index:
+        return
+    for line in target.recipe.pip:
+        build = next(iter(list_builds([line.text])), "")
+        listed = line.name in load_torch_table().indexed.names or any(
+            line.name == pin.package for pin in load_package_table().torch_pins
+        )
+        if listed and is_build(build) and build != torch.token and line.text in target.environment.pip_lines:
+            message = f"'{line.text}' is the build for {build}, torch is {torch.local}: it may not load"
+            right = line.text.replace(f"+{build}", f"+{torch.token}")
+            fix = f"write {right}, if {torch.index} has it, or remove it for '{target.site.name}'"
+            yield Finding(code="torch-pin", message=message, at=locate(target.recipe, line), fix=fix, level="warning")
 
 
 def check_pins(target: Target) -> Iterator[Finding]:

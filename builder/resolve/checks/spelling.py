@@ -108,6 +108,18 @@ def check_import_name(target: Target) -> Iterator[Finding]:
         )
 
 
+def check_conda_import(target: Target) -> Iterator[Finding]:
+    """Report a conda dependency by the name that Python imports."""
+    recipe, table = target.recipe, load_name_table()
+    for spec in recipe.conda:
+        meant = table.import_names.get(spec.name)
+        if meant is None or spec.url:
+            continue
+        at = Location(file=recipe.file, line=spec.line)
+        message = f"'{spec.text}' is the name of a module: conda's package is '{meant}'"
+        yield Finding(code="name-import", message=message, at=at, fix=f"write {meant}", level="warning")
+
+
 def check_near_miss(target: Target) -> Iterator[Finding]:
     """Report an unknown name that differs from a well-known one by a single slip."""
     recipe = target.recipe

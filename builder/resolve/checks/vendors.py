@@ -10,6 +10,7 @@ from builder.model.recipe import PipRequirement
 from builder.model.site import Site
 from builder.parse.gpu_tables import NameSuffix, VendorPackage, load_package_table
 from builder.resolve.requested import FAMILY
+from builder.resolve.torch import serves_cuda
 
 VENDOR_NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "cpu": "CPU"}
 ONE_CALL = ("cotainr", "tykky")  # backends that install everything in one call of pip
@@ -62,6 +63,8 @@ def suggest_counterpart(name: str, *, site: Site, backend: str = "") -> str:
     if offers:
         return f"for {VENDOR_NAMES[vendor]} there is: {', or '.join(offers)}"
     fix = f"remove it: no build for {VENDOR_NAMES[vendor]} is known"
+    if vendor == "nvidia" and any(row.nvidia_cuda for row in rows):
+        fix = f"remove it: no build for the CUDA that '{site.name}' serves is known"
     if vendor == "amd" and any(row.amd_rocm for row in rows):
         fix = f"remove it: no build for the ROCm that '{site.name}' serves is known"
     on_cpu = next((row.cpu for row in rows if row.cpu and row.cpu != name), "")
@@ -94,12 +97,17 @@ def _find_family(name: str) -> list[VendorPackage]:
 
 
 def _list_offers(row: VendorPackage, *, site: Site) -> list[str]:
-    """List what the table names for a vendor, of AMD what the site's driver serves."""
+    """List what the table names for a vendor, of AMD and NVIDIA what the site's driver serves."""
     window = site.gpu.rocm if site.gpu is not None else ()
     served = [
         text
         for rocm, text in row.amd_rocm.items()
         if site.vendor == "amd" and (not window or any(f"{one}.".startswith(f"{rocm}.") for one in window))
+    ]
+    served += [
+        text
+        for cuda, text in row.nvidia_cuda.items()
+        if site.vendor == "nvidia" and serves_cuda(f"{cuda}.0", site=site)
     ]
     text = getattr(row, site.vendor)
     text = f"{row.name} of {text}" if text and text.startswith("PyPI") else text

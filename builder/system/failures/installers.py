@@ -73,6 +73,14 @@ PACKAGES = (
         fix="add one to container.system (build-essential, gcc), or ask for a release that has a wheel",
     ),
     make_cause(
+        "no-git",
+        r"Git executable not found",
+        r"Cannot find command 'git'",
+        r"\bgit: (?:command )?not found",
+        message="a package is cloned from a git repository, and the base image has no git",
+        fix="add git to container.system, choose a base image with git, or give the address of a wheel",
+    ),
+    make_cause(
         "no-wheel",
         r"(?P<what>[\w.-]+==\S+) has no (?:usable wheels|wheels with a matching)",
         r"is not a supported wheel on this platform",

@@ -82,6 +82,8 @@ error: Failed to fetch: https://localhost:8443/simple/six/
   cause: error sending request for url (https://localhost:8443/simple/six/)
   cause: client error (Connect)
   cause: invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))"""
+UV_GIT = """error: Git operation failed
+  cause: Git executable not found. Ensure that Git is installed and available."""
 UV_WHEEL = """\
 error: No solution found when resolving dependencies
   cause: Because tensorflow==2.12.0 has no wheels with a matching Python ABI tag (e.g., `cp313`) and you require \
@@ -220,6 +222,8 @@ KNOWN = [
     (PIP_GCC, "no-compiler", "compiler"),
     (UV_GCC, "no-compiler", "compiler"),
     ("/bin/sh: 1: gcc: not found", "no-compiler", "compiler"),
+    (UV_GIT, "no-git", "no git"),
+    ("ERROR: Cannot find command 'git' - do you have 'git' installed and in your PATH?", "no-git", "no git"),
     (UV_WHEEL, "no-wheel", "tensorflow==2.12.0"),
     ("ERROR: No matching distribution found for six==99.0", "no-package", "six==99.0"),
     (UV_VERSION, "no-package", "six==99.0"),
