@@ -15,7 +15,7 @@ PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, kw_only=True)
 class ServerAddress:
-    """An address that can be asked for; `login` is the value of the header Authorization, "" without a login."""
+    """An address of http or https; `login` is the value of the header Authorization, "" without a login."""
 
     url: str  # without the login
     scheme: str
