@@ -20,6 +20,7 @@ from builder.execute.preflight import check_entered, check_output_folder, is_log
 from builder.execute.progress import QuietProgress
 from builder.execute.signature import find_signer, is_signed
 from builder.execute.up_to_date import explain_not_current, find_current_result
+from builder.execute.uv_values import check_uv_values
 from builder.execute.written_files import is_plan_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
@@ -104,6 +105,8 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
     output = image.parent.resolve() / image.name if request.slurm.submit else image.resolve()
     with refusals.collect():
         check_own_inputs(build, request=request)
+    with refusals.collect():
+        check_uv_values(options.environment)
     _check_place(build, request=request, refusals=refusals)
     if not (options.force or options.start or refusals.errors):
         done = find_current_result(
