@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from copy import copy
@@ -87,10 +88,18 @@ former.name, former.hidden = "verify", True
 run_command.add_command(former)
 
 
+def _refuse_nan(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+    """Refuse `nan`, which is in every range."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("'nan' is not a number of GiB.")
+    return value
+
+
 @run_command.command("prune", short_help="Remove the least recently used files.")
 @click.option(
     "--gib",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(min=0, max=2**40, max_open=True),
+    callback=_refuse_nan,
     metavar="NUMBER",
     help="Size to shrink to; default: RECIPE_CACHE_GIB, else 40.",
 )

@@ -11,7 +11,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -125,10 +124,11 @@ class Commands(click.Group):
         # Hundreds of modules are made, and nothing in them is garbage.
         gc.disable()
         try:
+            from builder.cli.empty_values import refuse_empty_values
             from builder.cli.help import add_examples
 
             command: click.Command = import_module(COMMANDS[cmd_name][0]).run_command
-            _refuse_nothing(command)
+            refuse_empty_values(command)
         finally:
             gc.freeze()
             gc.enable()
@@ -175,19 +175,6 @@ def _find_meant(words: list[str]) -> str:
     near = MEANT.get(first, "")
     takes = near and first not in ("list", "ls", "info", "help", "version", "clean")
     return " ".join([near, shlex.join(rest)]) if takes and rest else near
-
-
-def _refuse_nothing(command: click.Command) -> None:
-    """Refuse an empty path (an unset variable in quotes), which pathlib takes for the current folder."""
-
-    def refuse(convert: Any, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":
-            raise click.BadParameter("a path is expected, and it is empty", ctx=ctx, param=param)
-        return convert(value, param, ctx)
-
-    for param in command.params:
-        if isinstance(param.type, click.Path) and "convert" not in vars(param.type):
-            param.type.convert = partial(refuse, param.type.convert)  # type: ignore[method-assign]
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

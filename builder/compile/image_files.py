@@ -268,9 +268,18 @@ def make_image_files(target: Target) -> tuple[PlanFile, ...]:
         "compiled.txt": _join_lines(environment.compiled) if target.lock is None else "",
         "tools.txt": _join_lines(environment.tools) if target.lock is None else "",
         "protected.txt": _join_lines(environment.protected),
-        "run.sh": "".join(f"{command.rstrip()}\n" for command in container.run),
+        "run.sh": make_run_script(container.run),
     }
     return tuple(PlanFile(path=f"{IMAGE_FOLDER}/{name}", text=text) for name, text in texts.items() if text)
+
+
+def make_run_script(commands: tuple[str, ...]) -> str:
+    """Make the script with the recipe's own commands, which notes in $recipe_reached which one has begun.
+
+    They share one shell, so that `cd` and variables last; what ends it (`exit 0`, `exec`) would skip the others.
+    """
+    noted = '{ echo "%d of %d" >"$recipe_reached"; } 2>/dev/null\n%s\n'  # not seen in what `sh -x` prints
+    return "".join(noted % (at, len(commands), command.rstrip()) for at, command in enumerate(commands, 1))
 
 
 def _make_python_line(target: Target) -> str:

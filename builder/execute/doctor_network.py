@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 import ssl
 import sys
@@ -11,12 +12,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from builder.execute.doctor_readings import Reading
 from builder.layers.certificates import find_certificates, make_tls_context
 from builder.layers.reference import parse_reference
+from builder.layers.server_address import LoginRedirects, ServerAddress, parse_server_address
 from builder.layers.uv import INDEXES, SETTINGS, find_uv, make_uv_environment, make_uv_settings
+from builder.model.secrets import redact
 from builder.model.site import Site
 from builder.resolve.indexes import TORCH_HOST
 from builder.sif.errors import LayeringError
@@ -29,10 +31,14 @@ CONDA = "https://conda.anaconda.org/"
 DEFAULT = re.compile(rb"default package index \(by default: <(https://[^>]+)>")  # in the help of uv
 REFUSED = re.compile(r"invalid peer certificate: (?:Other\(OtherError\()?(\w+)")  # of uv 0.13
 UNTRUSTED = "its certificate is not trusted here"
+REFUSED_LOGIN = "login refused"
+UNUSABLE = "the address cannot be used"
 GROUP = "network"
 ELSEWHERE = "build where there is a network and copy the image"
 FIX = f"set https_proxy, or a mirror (docs/recipes.md); or {ELSEWHERE}"
 
+LOGIN_FIX = "give the login in the address, https://USER:PASSWORD@HOST/..., with special characters as %XX"
+ADDRESS_FIX = "write https://HOST/..., and special characters of a login as %XX (@ is %40)"
 TRUST_FIX = "name the file of the site's certificates in SSL_CERT_FILE, or have them added to this machine's store"
 
 
@@ -56,7 +62,7 @@ def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> lis
         Reading(
             name=name,
             state="none" if said[name] else "ok",
-            says=f"{urlsplit(url).hostname}: {said[name] or 'reached'}",
+            says=_name_host(url) + (said[name] or "reached"),
             fix=_suggest_fix(environment, said[name]) if said[name] else "",
             group=GROUP,
         )
@@ -66,8 +72,9 @@ def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> lis
 
 def _suggest_fix(environment: Mapping[str, str], said: str) -> str:
     """What may help where a server does not answer; a proxy that is set is not set again."""
-    if said.startswith(UNTRUSTED):
-        return TRUST_FIX
+    for what, fix in ((UNTRUSTED, TRUST_FIX), (REFUSED_LOGIN, LOGIN_FIX), (UNUSABLE, ADDRESS_FIX)):
+        if said.startswith(what):
+            return fix
     names = [name for name in ("https_proxy", "HTTPS_PROXY") if environment.get(name)]
     return f"check the proxy that {names[0]} names, or set a mirror; or {ELSEWHERE}" if names else FIX
 
@@ -86,7 +93,16 @@ def list_servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[s
         if image.reference.startswith(("docker://", "oras://")):
             host = parse_reference(image.reference)[0]
             found.setdefault(f"registry {host}", f"https://{host}/v2/")
-    return {name: url for name, url in found.items() if url.startswith(("https://", "http://"))}
+    return {
+        name: url for name, url in found.items() if url not in ("", "default") and not url.startswith(("/", "file:"))
+    }
+
+
+def _name_host(url: str) -> str:
+    try:
+        return f"{parse_server_address(url).host}: "
+    except ValueError:  # where the host begins is unknown: it may be a part of a password
+        return ""
 
 
 def find_default_index(environment: Mapping[str, str]) -> str:
@@ -105,8 +121,13 @@ def find_default_index(environment: Mapping[str, str]) -> str:
 def _reach(url: str, environment: Mapping[str, str], found: dict[str, str], *, by_uv: bool) -> None:
     """Note "" for a server that answers, else why not; uv has the last word on the certificates of an index."""
     try:
-        said = _query_server(url, environment)
-        if by_uv and url.startswith("https://") and said in ("", UNTRUSTED):
+        address = parse_server_address(url)
+    except ValueError:
+        found[url] = UNUSABLE
+        return
+    try:
+        said = _query_server(address, environment, is_index=by_uv)
+        if by_uv and address.scheme == "https" and said in ("", UNTRUSTED):
             untrusted = _find_untrusted(url, environment)
             said = said if untrusted is None else untrusted
         found[url] = said
@@ -128,7 +149,8 @@ def _find_untrusted(url: str, environment: Mapping[str, str]) -> str | None:
     settings = make_uv_settings(environment, cache=Path("/nonexistent"))
     settings = {name: value for name, value in settings.items() if name not in (*INDEXES, "UV_FIND_LINKS")}
     env = {**make_uv_environment(settings), "UV_HTTP_RETRIES": "0", "UV_PYTHON": sys.executable}
-    argv = [program, "pip", "compile", "--no-cache", "--quiet", "--no-deps", "--default-index", url, "-"]
+    env["UV_DEFAULT_INDEX"] = url  # not as an argument: everybody on this machine sees those
+    argv = [program, "pip", "compile", "--no-cache", "--quiet", "--no-deps", "-"]
     try:
         found = REFUSED.search(ask(argv, env=env, text="recipe-doctor\n", seconds=SECONDS)[2])
     except LayeringError:
@@ -136,28 +158,41 @@ def _find_untrusted(url: str, environment: Mapping[str, str]) -> str | None:
     return f"{UNTRUSTED} ({found[1]})" if found else ""
 
 
-def _query_server(url: str, environment: Mapping[str, str]) -> str:
+def _query_server(address: ServerAddress, environment: Mapping[str, str], *, is_index: bool) -> str:
+    """Return "" for a server that answers, else why not; a registry that asks for a login answers."""
     names: Sequence[str] = ("http", "https")
     proxies = {
         name: said
         for name in names
         if (said := environment.get(f"{name}_proxy") or environment.get(f"{name.upper()}_PROXY"))
     }
-    host = urlsplit(url).hostname or ""
+    host = address.host
     if any(host == one or host.endswith(f".{one.lstrip('.*')}") for one in _list_no_proxy(environment)):
         proxies = {}
     tls = urllib.request.HTTPSHandler(context=make_tls_context(find_certificates(environment)))
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), tls)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), LoginRedirects(), tls)
     try:
-        opener.open(urllib.request.Request(url, method="HEAD"), timeout=SECONDS).close()
+        opener.open(address.make_request(method="HEAD"), timeout=SECONDS).close()
     except urllib.error.HTTPError as error:
         error.close()
-        return "the proxy refuses" if error.code == 407 else ""
-    except (OSError, ValueError) as error:
-        if isinstance(getattr(error, "reason", error), ssl.SSLCertVerificationError):
-            return UNTRUSTED
-        return str(getattr(error, "reason", error))[:120]
+        if error.code == 407:
+            return "the proxy refuses"
+        return REFUSED_LOGIN if is_index and error.code in ((401, 403) if address.login else (401,)) else ""
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return _describe_failure(error)
     return ""
+
+
+def _describe_failure(error: Exception) -> str:
+    """Say why a server was not reached, without any part of an address: it may hold the password of a proxy."""
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return UNTRUSTED
+    if isinstance(reason, OSError):
+        return redact(str(reason))[:120]
+    if isinstance(error, http.client.InvalidURL | ValueError | urllib.error.URLError):
+        return "the address of the server or of the proxy cannot be used"
+    return "the answer is not one of HTTP"
 
 
 def _list_no_proxy(environment: Mapping[str, str]) -> list[str]:

@@ -23,6 +23,7 @@ from builder.execute.written_files import (
     note_written,
     read_written,
 )
+from builder.inspect.attestations import list_image_files
 from builder.inspect.origin import compute_sources_identity, note_old, note_sources
 from builder.layers import copies
 from builder.layers.locks import is_dead, make_mark
@@ -289,7 +290,8 @@ def _fill(plan: Plan, staging: Path, *, folder: Path, recipe_folder: Path) -> No
                 _copy(PACKAGE / package, staging, f"{copy.path}{below}", skip={folder, staging}, own=None)
             continue
         source = _find_source(copy, recipe_folder=recipe_folder)
-        _copy(source, staging, copy.path, skip={folder, staging}, own=IgnoreRules(recipe_folder))
+        outputs = {folder, staging, *list_image_files(folder)}
+        _copy(source, staging, copy.path, skip=outputs, own=IgnoreRules(recipe_folder))
     tree.write(staging, PLAN_FILE, to_json(plan).encode())
     note_written(staging, look(staging, [*_list_paths(plan), PLAN_FILE]))
 
@@ -311,7 +313,7 @@ def _find_source(copy: Copy, *, recipe_folder: Path) -> Path:
 
 
 def _copy(source: Path, staging: Path, path: str, *, skip: set[Path], own: IgnoreRules | None) -> None:
-    """Copy a file or folder; links inside a folder stay links, the plan folder itself is left out.
+    """Copy a file or folder; links inside a folder stay links, what the build itself writes is left out (`skip`).
 
     `own` says what else is left out of a recipe's folders; None for what comes with the program.
     """

@@ -91,6 +91,16 @@ def name_attestations(image: Path) -> tuple[Path, Path]:
     return image.with_name(image.name + BILL), image.with_name(image.name + PROVENANCE)
 
 
+def list_image_files(folder: Path) -> set[Path]:
+    """List the image of a plan folder next to it, by its usual name or by one without .sif, and its attestations."""
+    stem = folder.with_name(folder.name.removesuffix(".plan"))
+    image = folder.with_name(f"{stem.name}.sif")
+    found = {image, *name_attestations(image)}
+    return (
+        found | {stem, *name_attestations(stem)} if any(path.is_file() for path in name_attestations(stem)) else found
+    )
+
+
 def find_foreign_attestation(image: Path) -> Path | None:
     """The first file at the place of an attestation that no build wrote; None if each is missing or of a build."""
     checks = zip(name_attestations(image), (_is_bill, _is_provenance), strict=True)

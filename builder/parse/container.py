@@ -11,6 +11,7 @@ from builder.model.text import CONTROL, PATH, VARIABLE, exists, sanitize
 from builder.model.variables import find_reserved_in_image
 from builder.parse.decoder import Decoder
 from builder.parse.own_files import IGNORE, find_source_fault, is_kernel_path
+from builder.parse.shell_text import find_open_part
 from builder.parse.yaml import Listing, Table, Text, Value, describe
 
 TAG = r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
@@ -174,6 +175,10 @@ def _check(tree: Table, *, decoder: Decoder, folder: Path) -> None:
             decoder.add_fault(
                 "container-run", "a command holds a control character", line=item.line, key=key, fix="remove it"
             )
+        elif left := find_open_part(item.raw):
+            message = f"the command ends with {sanitize(left)} open: it would take in the command after it"
+            fix = "complete it; one item may have several lines, after '- |'"
+            decoder.add_fault("container-run", message, line=item.line, key=key, fix=fix)
     _check_labels(tree.get("labels"), decoder=decoder)
     _check_files(tree.get("files"), decoder=decoder, folder=folder)
     _check_imports(tree.get("smoke"), decoder=decoder)

@@ -20,6 +20,7 @@ from builder.execute.preflight import check_output_folder, check_output_reachabl
 from builder.execute.progress import QuietProgress
 from builder.execute.report_file import explain_not_current, find_current_result
 from builder.execute.signature import find_signer, is_signed
+from builder.execute.uv_values import check_uv_values
 from builder.execute.written_files import is_plan_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
@@ -103,6 +104,8 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
     output = image.parent.resolve() / image.name if request.slurm.submit else image.resolve()
     with refusals.collect():
         check_own_inputs(build, request=request)
+    with refusals.collect():
+        check_uv_values(options.environment)
     _check_place(build, request=request, refusals=refusals)
     if not refusals.errors and (done := _find_done(build, options=options, folder=folder)):
         return PreparedBuild(build=build, folder=folder, output=output, done=done)

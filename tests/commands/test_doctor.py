@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +181,7 @@ def test_any_answer_of_a_server_counts_and_none_does_not() -> None:
             connection, _ = server.accept()
             with connection:
                 connection.recv(4096)
-                connection.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
         thread = threading.Thread(target=refuse)
         thread.start()
@@ -194,6 +196,62 @@ def test_any_answer_of_a_server_counts_and_none_does_not() -> None:
         "package index": "ok", "conda": "none", "torch index": "none",
     }  # fmt: skip
     assert all(one.fix for one in found.values() if one.state == "none")
+
+
+@pytest.fixture
+def guarded() -> Iterator[tuple[int, list[str]]]:
+    """A server that answers to bob:hunter2 alone, and what was asked of it; /away redirects to it by another name."""
+    asked_for: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked_for.append(self.path)
+            login = "Basic " + base64.b64encode(b"bob:hunter2").decode()
+            if self.path == "/away":
+                self.send_response(302)
+                self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/simple")
+            else:
+                self.send_response(200 if self.headers.get("Authorization") == login else 401)
+            self.end_headers()
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield server.server_port, asked_for
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("http://bob:hunter2@127.0.0.1:PORT/simple", "127.0.0.1: reached"),
+        ("http://127.0.0.1:PORT/simple", "127.0.0.1: login refused"),
+        ("http://bob:hunter3@127.0.0.1:PORT/simple", "127.0.0.1: login refused"),
+        ("http://bob:hunter2@localhost:PORT/away", "localhost: login refused"),  # the login stays with its server
+        ("http://bob:hun/ter2@127.0.0.1:PORT/simple", "the address cannot be used"),
+        ("http://[bob:hunter2@127.0.0.1:PORT/simple", "the address cannot be used"),
+        ("ftp://bob:hunter2@127.0.0.1/simple", "the address cannot be used"),
+    ],
+)
+def test_the_login_of_an_index_goes_to_its_server_alone(
+    guarded: tuple[int, list[str]], address: str, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    environment = {
+        "PIP_INDEX_URL": address.replace("PORT", str(guarded[0])),
+        "RECIPE_TORCH_INDEX": "default",
+        "https_proxy": "http://bob:hunter2@127.0.0.1:hunter2",  # no port: nothing else leaves this machine
+    }
+    found = {one.name: one for one in examine_network(None, environment=environment)}
+    assert found["package index"].says == said
+    assert bool(found["package index"].fix) == ("reached" not in said)
+    assert found["conda"].state == "none"
+    printed = "".join((*capfd.readouterr(), *(f"{one.says} {one.fix}" for one in found.values())))
+    for secret in ("hunter", "Traceback", "Exception"):
+        assert secret not in printed
 
 
 def test_who_is_asked_for_a_site() -> None:

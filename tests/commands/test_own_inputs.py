@@ -108,6 +108,17 @@ def test_a_plan_beside_a_recipe_that_copies_its_folder_is_fine(folder: Path) -> 
     assert run(["plan", "local", "whole.yml", "-o", "w.plan"]) == 0
 
 
+@pytest.mark.parametrize("image", ["out.sif", "out"])
+def test_an_image_in_a_copied_folder_is_not_copied(image: str, folder: Path) -> None:
+    (folder / "src").mkdir()
+    for name in ("main.py", image, f"{image}.cdx.json", f"{image}.provenance.json"):
+        (folder / "src" / name).write_text("x")
+    (folder / "copied.yml").write_text("name: c\ndependencies: [python=3.12]\ncontainer: {files: {src: /opt/src}}\n")
+    assert run(["plan", "local", "copied.yml", "-o", "src/out.plan"]) == 0
+    copied = folder / "src/out.plan/image/root/opt/src"
+    assert [path.name for path in copied.iterdir()] == ["main.py"]
+
+
 @pytest.mark.parametrize("ending", [".cdx.json", ".provenance.json"])
 def test_a_foreign_file_in_place_of_an_attestation_stays(
     ending: str, folder: Path, capsys: pytest.CaptureFixture[str]

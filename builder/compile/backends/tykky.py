@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builder.compile.audit_file import list_audit_copies, make_audit_lines
 from builder.compile.backend_plan import BackendPlan, check_constraints, check_unsupported_keys, estimate_size_gib
-from builder.compile.image_files import make_environment_file, name_image
+from builder.compile.image_files import make_environment_file, make_run_script, name_image
 from builder.compile.render import read_template
 from builder.compile.smoke_step import make_torch_check_step
 from builder.compile.step_scripts import (
@@ -22,6 +22,21 @@ from builder.model.plan import PlanFile, ShellExpr, Step
 from builder.model.target import Target
 
 FIX = "use another site, or remove it"
+# In a sub-shell: tykky reads this file in the shell of its own work.
+POST_INSTALL = """\
+set -e
+recipe_reached=$(mktemp)
+failed() { read -r number _ <"$recipe_reached"; echo "recipe: error: command $number of container.run failed" >&2; }
+(
+trap '[ "$?" = 0 ] || failed' EXIT
+%s)
+read -r number _ total <"$recipe_reached"
+rm -f "$recipe_reached"
+if [ "$number" != "$total" ]; then
+    echo "recipe: error: command $number of container.run ends the shell: the commands after it did not run" >&2
+    exit 1
+fi
+"""
 
 
 def check(target: Target) -> tuple[Finding, ...]:
@@ -52,7 +67,7 @@ def plan(target: Target) -> BackendPlan:
         PlanFile(path=script, text=make_build_script(target, name=name), executable=True),
     ]
     if target.recipe.container.run:
-        text = "set -e\n" + "".join(f"{command.rstrip()}\n" for command in target.recipe.container.run)
+        text = POST_INSTALL % make_run_script(target.recipe.container.run)
         files.append(PlanFile(path="post-install.sh", text=text))
     job = make_build_job(target, script=script, name=name, title=f"Builds the installation {name}")
     step = Step(

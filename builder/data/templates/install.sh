@@ -260,9 +260,24 @@ run() {
     asked over >/dev/null
     say "the recipe's own commands"
     # -x: the log says which command failed.
-    PATH="$prefix/bin:$PATH" sh -ex "$here/run.sh"
+    code=0
+    rm -f "$here/reached"
+    recipe_reached="$here/reached" PATH="$prefix/bin:$PATH" sh -ex "$here/run.sh" || code=$?
+    proved "$code" "$here/reached"
     if [ "$(place)" = base ]; then
         "$(target_python)" "$here/protect.py" check
+    fi
+}
+
+# proved CODE FILE: the file names the last of the recipe's commands that has begun, `2 of 3`.
+proved() {
+    if ! read -r number _ total <"$2"; then fail "the recipe's own commands did not begin"; fi
+    if [ "$1" != 0 ]; then
+        printf "recipe: error: command %s of container.run failed with exit code %s\n" "$number" "$1" >&2
+        exit "$1"
+    fi
+    if [ "$number" != "$total" ]; then
+        fail "command $number of container.run ends the shell: $((total - number)) of $total commands did not run"
     fi
 }
 
