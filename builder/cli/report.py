@@ -139,13 +139,18 @@ def _read(paths: Sequence[Path]) -> list[Results]:
     if faults:
         raise ConfigError(*dict.fromkeys(faults))
     damaged = [note for results in found for note in results.damaged]
-    show_findings(
-        [
-            Finding(code="report-damaged", message=note, fix="run that workload again", level="warning")
-            for note in damaged
-        ]
-    )
+    findings = [
+        Finding(code="report-damaged", message=note, fix="run that workload again", level="warning") for note in damaged
+    ]
+    show_findings([*findings, *(_make_image_finding(results) for results in found if results.image_now)])
     return found
+
+
+def _make_image_finding(results: Results) -> Finding:
+    """The finding on an image that is not there any more, or is another than the one that was measured."""
+    message = f"the image '{results.image_path or results.image}' {results.image_now}"
+    fix = "build it again, or put the image back that was measured"
+    return Finding(code="report-image", message=message, fix=fix, level="warning")
 
 
 def _explained(finding: Finding, path: Path) -> Finding:

@@ -37,7 +37,7 @@ def read_results(path: Path) -> Results:
         fix = "build the image, or run the folder's smoke scripts; " + _FIX
         raise _fault("report-empty", message, at=path, fix=fix)
     results = assemble_results(found)
-    return results if folder is None else add_artifacts(results, folder)
+    return results if folder is None else add_artifacts(results, folder, report=found.report, named=path)
 
 
 def _read_path(found: ResultDocuments, path: Path) -> Path | None:
