@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from builder.execute.doctor_readings import Reading
+from builder.execute.doctor_readings import Reading, State
 from builder.layers.certificates import find_certificates, make_tls_context
 from builder.layers.reference import parse_reference
 from builder.layers.uv import INDEXES, SETTINGS, find_uv, make_uv_environment, make_uv_settings
@@ -25,6 +25,7 @@ from builder.system.capture import read_output
 
 SECONDS = 4.0  # for all answers together, which come at the same time: a first look-up of a name may take seconds
 INDEX_NAMES = ("package index", "torch index")  # uv asks these
+NEEDED = ("package index",)  # of these every build of a recipe asks
 CONDA = "https://conda.anaconda.org/"
 DEFAULT = re.compile(rb"default package index \(by default: <(https://[^>]+)>")  # in the help of uv
 REFUSED = re.compile(r"invalid peer certificate: (?:Other\(OtherError\()?(\w+)")  # of uv 0.13
@@ -55,13 +56,20 @@ def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> lis
     return [
         Reading(
             name=name,
-            state="none" if said[name] else "ok",
+            state=_find_state(name, said[name], site=site),
             says=f"{urlsplit(url).hostname}: {said[name] or 'reached'}",
             fix=_fix(environment, said[name]) if said[name] else "",
             group=GROUP,
         )
         for name, url in places.items()
     ]
+
+
+def _find_state(name: str, said: str, *, site: Site | None) -> State:
+    """A server that does not answer now may do so later; a certificate that uv does not trust stops each build."""
+    if site is not None and name in NEEDED and said.startswith(UNTRUSTED):
+        return "bad"
+    return "none" if said else "ok"
 
 
 def _fix(environment: Mapping[str, str], said: str) -> str:

@@ -226,7 +226,7 @@ def check_space(steps: Sequence[Step], *, scratch: Path, folder: Path, output: P
         ("the plan folder", folder, needed * PACKED, MOVE_OUTPUT),
         ("the folder of the output", output.parent, needed * PACKED, MOVE_OUTPUT),
     ]
-    findings = [finding for what, path, gib, fix in places if (finding := _find_shortage(what, path, gib, fix=fix))]
+    findings = [finding for what, path, gib, fix in places if (finding := find_shortage(what, path, gib, fix=fix))]
     if findings:
         raise ToolError(*findings)
 
@@ -252,7 +252,8 @@ def _check_rights(cache: Path) -> None:
         raise ToolError(finding)
 
 
-def _find_shortage(what: str, path: Path, gib: float, *, fix: str) -> Finding | None:
+def find_shortage(what: str, path: Path, gib: float, *, fix: str) -> Finding | None:
+    """The finding on a folder that has less than `gib` GiB free, None where it has enough or that is not known."""
     if gib <= 0:
         return None
     try:

@@ -126,6 +126,7 @@ def test_doctor_lock_and_build_trust_the_same(name: str, authority: Authority, r
     shown = recipe("doctor", "local", stored=place, more=more)
     line = next(text for text in shown.stdout.splitlines() if "package index" in text)
     assert ("reached" in line, "certificate is not trusted" in line) == (trusted, not trusted), shown.stdout
+    assert line.split()[0] == ("ok" if trusted else "BAD")  # no build can ask it
     shown = recipe("lock", "local", "x.yml", stored=place, more=more)
     assert ("no version of none==2.0" in shown.stderr) is trusted, shown.stderr
     assert ("certificate is not trusted here" in shown.stderr) is not trusted, shown.stderr
