@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.cli.main import run
 from builder.cli.inspect import describe_contents, format_contents
+from builder.cli.main import run
 from builder.inspect import package_databases as read
 from builder.inspect.image import read_contents
 from builder.inspect.package_databases import read_rpm_packages
