@@ -17,11 +17,13 @@ from builder.execute.doctor_readings import Reading, State
 from builder.layers.certificates import find_certificates, make_tls_context
 from builder.layers.reference import parse_reference
 from builder.layers.uv import INDEXES, SETTINGS, find_uv, make_uv_environment, make_uv_settings
+from builder.model.finding import BuilderError
 from builder.model.site import Site
 from builder.resolve.package_plan import TORCH_HOST
 from builder.sif.errors import LayeringError
 from builder.sif.programs import ask
 from builder.system.capture import read_output
+from builder.system.scratch import make_work_folder
 
 SECONDS = 4.0  # for all answers together, which come at the same time: a first look-up of a name may take seconds
 INDEX_NAMES = ("package index", "torch index")  # uv asks these
@@ -138,8 +140,10 @@ def _find_untrusted(url: str, environment: Mapping[str, str]) -> str | None:
     env = {**make_uv_environment(settings), "UV_HTTP_RETRIES": "0", "UV_PYTHON": sys.executable}
     argv = [program, "pip", "compile", "--no-cache", "--quiet", "--no-deps", "--default-index", url, "-"]
     try:
-        found = REFUSED.search(ask(argv, env=env, text="recipe-doctor\n", seconds=SECONDS)[2])
-    except LayeringError:
+        with make_work_folder("recipe-doctor-") as folder:
+            env["UV_CREDENTIALS_DIR"] = str(folder)  # uv makes its own in the home folder, to look for a login there
+            found = REFUSED.search(ask(argv, env=env, text="recipe-doctor\n", seconds=SECONDS)[2])
+    except (LayeringError, BuilderError, OSError):
         return None
     return f"{UNTRUSTED} ({found[1]})" if found else ""
 
