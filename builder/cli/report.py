@@ -157,7 +157,7 @@ def _explained(finding: Finding, path: Path) -> Finding:
     """A finding on a path that has no report, with the line for one that has, or that makes one."""
     from builder.cli.file_kinds import find_kind, list_measured
     from builder.cli.targets import choose_site, name_environment
-    from builder.cli.typed import quote
+    from builder.cli.typed import quote, write_path
     from builder.parse.yaml import find_near_path
 
     here, kind = list_measured(), find_kind(path)
@@ -167,7 +167,7 @@ def _explained(finding: Finding, path: Path) -> Finding:
     line = write_line("report", here[:1], others=here)
     if kind == "an image" and not line:
         folder = quote(f"{path.stem}.smoke")
-        test = f"`recipe smoke {choose_site()} {quote(str(path))} -o {folder}`"
+        test = f"`recipe smoke {choose_site()} {quote(write_path(path))} -o {folder}`"
         line = f"measure it with {test}, then type `recipe report {folder}`"
     if kind is None and finding.fix.startswith("did you mean"):
         near = Path(find_near_path(path))
