@@ -121,6 +121,9 @@ def check_output_folder(output: Path, *, makes: bool = False) -> None:
     fix = "give an output without it with -o"
     check_bindable(output, what="the output", fix=fix, code="output-name")
     parent = _find_existing(output.parent) if makes else output.parent
+    if parent.exists() and not parent.is_dir():
+        message = f"the output '{output}' cannot be in '{parent}', which is a file"
+        raise _make_config_error("output-folder", message, fix="give an output in a folder with -o")
     if not parent.is_dir():
         raise _make_config_error(
             "output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'"
