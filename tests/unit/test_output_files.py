@@ -92,3 +92,12 @@ def test_a_full_disk_is_a_fault_of_this_machine(image: Path, monkeypatch: pytest
     monkeypatch.setattr("builder.cli.output_file.write_atomic", fill)
     assert run(["inspect", str(image), "--sbom", "new.json"]) == 4
     assert "error[no-space]: 'new.json' cannot be written: no space left on device" in capsys.readouterr().err
+
+
+def test_a_link_to_itself_is_called_so(image: Path, capsys: Capture) -> None:
+    (image.parent / "loop.yml").symlink_to("loop.yml")
+    assert run(["check", "local", "loop.yml"]) == 2
+    assert "fix: it is a link that leads back to itself" in capsys.readouterr().err
+    assert run(["status", "loop.yml"]) == 2
+    err = capsys.readouterr().err
+    assert ("Errno" in err, "too many levels of symbolic links" in err) == (False, True)
