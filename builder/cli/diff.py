@@ -138,11 +138,6 @@ def _read_side(path: Path, sites: tuple[str, ...]) -> Side | Path:
     """Read an image or a lock; the index of a lock whose site is not known yet."""
     if path.suffix not in (".yml", ".yaml", ".txt") or path.is_dir():
         contents = read_image(path, command="diff", takes="an image or a lock")
-        if contents.unknown and not contents.packages:
-            message = f"no package of the image can be listed: {sanitize(contents.unknown[0], limit=400)}"
-            fix = "copy it again, or build it again"
-            at = Location(file=str(path))
-            raise ConfigError(Finding(code="image-unreadable", message=message, at=at, fix=fix))
         warn_of_unknown(contents)
         return contents
     index = path if path.name.endswith(".lock.yml") else name_index(path)

@@ -283,7 +283,7 @@ def _scan_archive(image: Path) -> ScannedImage:
             else:  # a root file system by itself
                 scan.parts.append(ImagePart(name="rootfs", kind="layer", size=image.stat().st_size))
                 tree = _scan_layer(scan, FileStream(file, Bounds()), name="rootfs", room=TOTAL_LIMIT)
-                if not (tree.is_root or scan.unknown):
+                if not (tree.is_root or scan.unknown or "manifest.json" in about):
                     what = f"'{sanitize(image.name)}' is an archive, and not an image: it has none of {', '.join(ROOT)}"
                     raise _make_error("image-foreign", what, image)
                 scan.trees.append(tree)
