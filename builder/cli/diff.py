@@ -10,7 +10,7 @@ from typing import Union
 import click
 
 from builder.cli.file_kinds import find_kind, list_environments, list_images
-from builder.cli.image_arguments import read_image
+from builder.cli.image_arguments import read_image, warn_of_unknown
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import emit_document, format_option, json_option
 from builder.cli.output import echo, format_columns
@@ -138,7 +138,9 @@ def _of_plans(finding: Finding, paths: Sequence[Path]) -> Finding:
 def _read_side(path: Path, sites: tuple[str, ...]) -> Side | Path:
     """Read an image or a lock; the index of a lock whose site is not known yet."""
     if path.suffix not in (".yml", ".yaml", ".txt") or path.is_dir():
-        return read_image(path, command="diff", takes="an image or a lock")
+        contents = read_image(path, command="diff", takes="an image or a lock")
+        warn_of_unknown(contents)
+        return contents
     index = path if path.name.endswith(".lock.yml") else name_index(path)
     if not exists(index):
         of = next((name for name in list_environments() if name_index(Path(name)) == index), "")

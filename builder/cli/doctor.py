@@ -8,12 +8,13 @@ from dataclasses import asdict
 
 import click
 
-from builder.cli.inputs import add_plain_verbosity, find_sites_folder
+from builder.cli.inputs import add_plain_verbosity, find_sites_folder, make_context
 from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import StyledText, color_word, echo, format_columns
 from builder.cli.variables import find_wrong, suggest_value
 from builder.execute.doctor import examine, examine_sites
 from builder.execute.doctor_readings import Reading
+from builder.model.finding import BuilderError
 from builder.model.text import sanitize
 from builder.parse.site import find_site_files, load_site
 
@@ -51,6 +52,12 @@ def _check_variables(environment: Mapping[str, str]) -> Iterator[Reading]:
     for name, wrong in find_wrong(environment).items():
         says = f"'{sanitize(environment[name], limit=200)}': {wrong}"
         yield Reading(name=name, state="bad", says=says, fix=suggest_value(name), group="variables")
+    try:
+        make_context()  # reads the ones that are no option
+    except BuilderError as error:
+        for finding in error.findings:
+            name = finding.at.key if finding.at else ""
+            yield Reading(name=name, state="bad", says=finding.message, fix=finding.fix, group="variables")
 
 
 def _show(readings: Sequence[Reading]) -> None:

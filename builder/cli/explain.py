@@ -134,8 +134,8 @@ CLASSES = (
     CodeClass(
         text="What was measured cannot be read: name a report.json, a plan folder or an image with its plan folder.",
         codes=split_words(
-            "no-plan plan-faulty plan-file plan-path report-damaged report-empty report-foreign report-large "
-            "report-missing report-unreadable"
+            "no-plan plan-faulty plan-file plan-path report-damaged report-empty report-foreign report-image "
+            "report-large report-missing report-unreadable"
         ),
     ),
     CodeClass(

@@ -12,7 +12,7 @@ import click
 
 from builder.cli.file_kinds import find_kind, list_archives, list_environments, list_images
 from builder.cli.inputs import find_sites_folder
-from builder.cli.output import echo
+from builder.cli.output import echo, show_findings
 from builder.cli.paths import check_existing, explain_kind, replace_image, suggest_image, suggest_whole_image
 from builder.cli.targets import choose_site, find_this_site, is_site_file, match_machine, suggest_sites
 from builder.cli.typed import (
@@ -27,7 +27,7 @@ from builder.inspect.image import check_archive, check_image
 from builder.model.contents import Contents
 from builder.model.finding import BuilderError, ConfigError, Finding, find_nearest
 from builder.model.site import Site
-from builder.model.text import exists, sanitize
+from builder.model.text import escape_line, exists, sanitize
 from builder.parse.site import find_site_files, load_site
 
 What = Literal["image", "archive"]
@@ -171,6 +171,16 @@ def read_image(path: Path, *, command: str, takes: str = "an image") -> Contents
             explain_kind, path=path, command=command, takes=takes, here=list_images(), but=("an image", "an archive")
         )
         raise ConfigError(*(_as_typed(explain(finding), path) for finding in error.findings)) from None
+
+
+def warn_of_unknown(contents: Contents) -> None:
+    """Warn that an image has parts that could not be read: what is in them is missing from every list."""
+    if contents.unknown:
+        more = f", and {len(contents.unknown) - 1} more" if len(contents.unknown) > 1 else ""
+        message = f"not all of '{contents.image}' could be read, and what is there is not listed: "
+        message += f"{escape_line(contents.unknown[0])}{more}"
+        fix = "`recipe inspect` lists all that is not known; copy or build a damaged image again"
+        show_findings([Finding(code="image-unreadable", message=message, fix=fix, level="warning")])
 
 
 def _as_typed(finding: Finding, path: Path) -> Finding:

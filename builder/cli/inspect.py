@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.image_arguments import read_image
+from builder.cli.image_arguments import read_image, warn_of_unknown
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.options import add_former_flag
@@ -67,6 +67,7 @@ def run_command(
         return
     if sbom is None:
         contents = read_image(image, command="inspect")
+        warn_of_unknown(contents)
     else:
         from builder.cli.output_file import OutputFile
 
@@ -93,9 +94,10 @@ def _check_gpu_options(gpu: bool, others: dict[str, bool]) -> None:
 def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
     """Print the result of each check; raises DifferentError if one failed or there is nothing to check."""
     bad = [claim for claim in claims if claim.verdict == "BAD"]
+    partial = bool(claims) and claims[-1].verdict == "unknown"
     if as_json:
         rows = [dataclasses.asdict(claim) for claim in claims]
-        emit_document({"image": image.name, "ok": bool(claims) and not bad, "claims": rows})
+        emit_document({"image": image.name, "ok": bool(claims) and not (bad or partial), "claims": rows})
     elif claims:
         echo(format_columns([(color_word(claim.verdict), claim.what) for claim in claims]))
     if bad:
@@ -104,6 +106,9 @@ def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
     elif not claims:
         message = f"'{image}' has no SBOM, provenance or signature to check it against"
         fix = f"put {image.name}.provenance.json and {image.name}.cdx.json of the build next to it"
+    elif partial:
+        message = f"'{image}' could be checked in part only: {claims[-1].what}"
+        fix = f"put {image.name}.provenance.json of the build next to it"
     else:
         return
     raise DifferentError(Finding(code="claims", message=message, at=Location(file=str(image)), fix=fix))

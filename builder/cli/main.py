@@ -147,7 +147,7 @@ class Commands(click.Group):
             and not {"-h", "--help"} & set(args)
             and (
                 any(name.startswith(("RECIPE_", "SOURCE_DATE_EPOCH")) for name in os.environ)
-                or os.environ.get("HOME", "").startswith("~")
+                or (os.environ.get("HOME") or "/")[:1] != "/"
             )
         ):
             from builder.cli.variables import check_variables

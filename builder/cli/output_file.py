@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Location
+from builder.model.finding import ConfigError, Finding, Location, ToolError
 from builder.model.text import sanitize
 from builder.pipeline.own_inputs import check_not_inputs
 from builder.system.files import write_atomic
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 HEAD = 64 * 1024  # bytes of an existing file that show its kind
 
 
@@ -43,13 +45,17 @@ class OutputFile:
             raise self._make_error("output-exists", f"exists and is not {self.what}", fix=f"remove it, or {other}")
 
     def write(self, text: str) -> None:
-        """Write the file, or replace an earlier one of this kind; raises ConfigError."""
+        """Write the file, or replace an earlier one of this kind; raises ConfigError, and ToolError on a full disk."""
         self.check()
         try:
             write_atomic(self.path, text)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             fix = f"choose another file with {self.option}"
+            if error.errno in FULL:
+                at = Location(file=str(self.path))
+                message = f"'{sanitize(str(self.path), limit=400)}' cannot be written: {reason}"
+                raise ToolError(Finding(code="no-space", message=message, fix=f"make room, or {fix}", at=at)) from None
             raise self._make_error("output-unwritable", f"cannot be written: {reason}", fix=fix) from None
 
     def _make_error(self, code: str, says: str, *, fix: str) -> ConfigError:

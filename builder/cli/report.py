@@ -140,20 +140,25 @@ def _read(paths: Sequence[Path]) -> list[Results]:
     if faults:
         raise ConfigError(*dict.fromkeys(faults))
     damaged = [note for results in found for note in results.damaged]
-    show_findings(
-        [
-            Finding(code="report-damaged", message=note, fix="run that workload again", level="warning")
-            for note in damaged
-        ]
-    )
+    findings = [
+        Finding(code="report-damaged", message=note, fix="run that workload again", level="warning") for note in damaged
+    ]
+    show_findings([*findings, *(_make_image_finding(results) for results in found if results.image_now)])
     return found
+
+
+def _make_image_finding(results: Results) -> Finding:
+    """The finding on an image that is not there any more, or is another than the one that was measured."""
+    message = f"the image '{results.image_path or results.image}' {results.image_now}"
+    fix = "build it again, or put the image back that was measured"
+    return Finding(code="report-image", message=message, fix=fix, level="warning")
 
 
 def _explained(finding: Finding, path: Path) -> Finding:
     """A finding on a path that has no report, with the line for one that has, or that makes one."""
     from builder.cli.file_kinds import find_kind, list_measured
     from builder.cli.targets import choose_site, name_environment
-    from builder.cli.typed import quote
+    from builder.cli.typed import quote, write_path
     from builder.parse.yaml import find_near_path
 
     here, kind = list_measured(), find_kind(path)
@@ -163,7 +168,7 @@ def _explained(finding: Finding, path: Path) -> Finding:
     line = write_line("report", here[:1], others=here)
     if kind == "an image" and not line:
         folder = quote(f"{path.stem}.smoke")
-        test = f"`recipe smoke {choose_site()} {quote(str(path))} -o {folder}`"
+        test = f"`recipe smoke {choose_site()} {quote(write_path(path))} -o {folder}`"
         line = f"measure it with {test}, then type `recipe report {folder}`"
     if kind is None and finding.fix.startswith("did you mean"):
         near = Path(find_near_path(path))

@@ -23,7 +23,7 @@ from builder.cli.options import (
 from builder.cli.output import color_verdict, echo, show_findings
 from builder.cli.paths import check_existing
 from builder.cli.terminal import Terminal
-from builder.cli.typed import quote
+from builder.cli.typed import quote, write_path
 from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.compile.launch.choice import choose_launch
 from builder.execute.build_options import ExecutionOptions
@@ -139,7 +139,7 @@ def _report_no_torch(site: str, image: str, *, slurm: SlurmOptions) -> None:
     """Print that an image was not tested, and the line that runs a command in it at the same place."""
     account = ["--account", slurm.account] if slurm.account else []
     where = ["--submit", *account] if slurm.submit else ["--here"]  # as the smoke test was to run, whatever the machine
-    line = f"recipe run {quote(*where, site, image, '--', 'python3', '--version')}"
+    line = f"recipe run {quote(*where, site, write_path(image), '--', 'python3', '--version')}"
     echo(color_verdict(f"verdict: not tested: {NO_TORCH}; run a test of your own in it, as in `{line}`"))
 
 

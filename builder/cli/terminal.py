@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from builder.cli.output import color_verdict, color_word, echo, emit, format_columns, show_findings, uses_color
+from builder.cli.typed import write_path
 from builder.execute.judgement import select_first_causes
 from builder.execute.progress import (
     MultiProgress,
@@ -124,7 +125,7 @@ def _make_rows(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
 
 def make_next_lines(build: Build) -> list[str]:
     """The commands for a new image, one on each line."""
-    site, image, recipe = build.site.name, shlex.quote(str(build.image)), build.recipe
+    site, image, recipe = build.site.name, shlex.quote(write_path(build.image)), build.recipe
     program = choose_program(
         torch=bool(build.plan.expect.get("torch")),
         imports=recipe.container.smoke.imports,

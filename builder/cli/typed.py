@@ -62,6 +62,11 @@ def quote(*words: str) -> str:
     return sanitize(shlex.join(words), limit=LIMIT)
 
 
+def write_path(path: object) -> str:
+    """A path as a word of a suggested line: one that begins with a dash is no option there."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
+
+
 def add_argument(*more: str, at: int, instead: Mapping[str, str] | None = None) -> str:
     """The line again with more arguments: before the one at that place, else after the last one before `--`.
 

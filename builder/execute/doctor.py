@@ -60,7 +60,7 @@ def examine(
         lambda: [examine_uv(environment, needed=backend == "layers")],
         lambda: _examine_docker(found.get("docker"), environment=environment, needed=backend == "docker"),
         lambda: examine_kernel(root, user=_find_user()),
-        lambda: examine_places(environment=environment, layers=backend == "layers"),
+        lambda: examine_places(environment=environment, backend=backend),
         lambda: examine_machine(site, environment=environment, root=root),
         lambda: examine_slurm(site, environment=environment),
         lambda: examine_drivers(site, root=root),

@@ -13,20 +13,23 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from builder.execute.doctor_readings import Reading
+from builder.execute.doctor_readings import Reading, State
 from builder.layers.certificates import find_certificates, make_tls_context
 from builder.layers.reference import parse_reference
 from builder.layers.server_address import LoginRedirects, ServerAddress, parse_server_address
 from builder.layers.uv import INDEXES, SETTINGS, find_uv, make_uv_environment, make_uv_settings
+from builder.model.finding import BuilderError
 from builder.model.secrets import redact
 from builder.model.site import Site
 from builder.resolve.indexes import TORCH_HOST
 from builder.sif.errors import LayeringError
 from builder.sif.programs import ask
 from builder.system.process import read_output
+from builder.system.scratch import make_work_folder
 
 SECONDS = 4.0  # for all answers together, which come at the same time: a first look-up of a name may take seconds
 INDEX_NAMES = ("package index", "torch index")  # uv asks these
+NEEDED = ("package index",)  # of these every build of a recipe asks
 CONDA = "https://conda.anaconda.org/"
 DEFAULT = re.compile(rb"default package index \(by default: <(https://[^>]+)>")  # in the help of uv
 REFUSED = re.compile(r"invalid peer certificate: (?:Other\(OtherError\()?(\w+)")  # of uv 0.13
@@ -61,13 +64,20 @@ def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> lis
     return [
         Reading(
             name=name,
-            state="none" if said[name] else "ok",
+            state=_find_state(name, said[name], site=site),
             says=_name_host(url) + (said[name] or "reached"),
             fix=_suggest_fix(environment, said[name]) if said[name] else "",
             group=GROUP,
         )
         for name, url in places.items()
     ]
+
+
+def _find_state(name: str, said: str, *, site: Site | None) -> State:
+    """A server that does not answer now may do so later; a certificate that uv does not trust stops each build."""
+    if site is not None and name in NEEDED and said.startswith(UNTRUSTED):
+        return "bad"
+    return "none" if said else "ok"
 
 
 def _suggest_fix(environment: Mapping[str, str], said: str) -> str:
@@ -152,8 +162,10 @@ def _find_untrusted(url: str, environment: Mapping[str, str]) -> str | None:
     env["UV_DEFAULT_INDEX"] = url  # not as an argument: everybody on this machine sees those
     argv = [program, "pip", "compile", "--no-cache", "--quiet", "--no-deps", "-"]
     try:
-        found = REFUSED.search(ask(argv, env=env, text="recipe-doctor\n", seconds=SECONDS)[2])
-    except LayeringError:
+        with make_work_folder("recipe-doctor-") as folder:
+            env["UV_CREDENTIALS_DIR"] = str(folder)  # uv makes its own in the home folder, to look for a login there
+            found = REFUSED.search(ask(argv, env=env, text="recipe-doctor\n", seconds=SECONDS)[2])
+    except (LayeringError, BuilderError, OSError):
         return None
     return f"{UNTRUSTED} ({found[1]})" if found else ""
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from builder.layers.cache_folders import find_cache_folder
+from builder.execute.layer_cache import find_backend_cache
+from builder.execute.preflight import KEPT, MOVE_CACHE, NEW_CACHE, find_shortage
+from builder.layers.cache_folders import INSTEAD, find_cache_folder
+from builder.model.finding import ToolError
 from builder.model.text import escape_line, sanitize
 from builder.sif.errors import LayeringError
 from builder.system.process import BackgroundCommand, find_program
@@ -30,23 +33,18 @@ class Reading:
 
 GROUP = "places"
 SECONDS = 1.0  # for quota, which asks a server
+SMALLEST_GIB = 1.0  # unpacked, of an image that a build would make
+CACHED = ("layers", "apptainer")  # these backends check the cache before they begin
 LOW_GIB = 10.0  # an image with torch needs some 30 while it is built, its layers less
 
 
-def examine_places(*, environment: Mapping[str, str], layers: bool) -> list[Reading]:
-    """`layers` says that the site's default backend keeps layers in the cache."""
+def examine_places(*, environment: Mapping[str, str], backend: str) -> list[Reading]:
+    """`backend` is the site's default one, "" without a site: a cache that it refuses is a fault."""
     quota = _start_quota_commands(environment)
     temporary = Path(environment.get("RECIPE_TMPDIR") or environment.get("TMPDIR") or "/tmp")
     name = "RECIPE_TMPDIR" if environment.get("RECIPE_TMPDIR") else "TMPDIR"
     readings = [_examine_place("temporary folder", temporary, needed=True, there=True, fix=f"set {name} or --tmpdir")]
-    try:
-        own = find_cache_folder(environment).absolute()
-        fix = "set RECIPE_CACHE_DIR to a folder of your own"
-        readings.append(_examine_place("cache", own, needed=layers, there=False, fix=fix))
-    except LayeringError as error:
-        readings.append(
-            Reading(name="cache", state="bad" if layers else "none", says=str(error), fix=error.fix, group=GROUP)
-        )
+    readings += _examine_cache(environment, backend=backend)
     for name in ("APPTAINER_CACHEDIR", "SINGULARITY_CACHEDIR"):
         if said := environment.get(name):
             fix = f"set {name} to a folder of your own"
@@ -57,6 +55,27 @@ def examine_places(*, environment: Mapping[str, str], layers: bool) -> list[Read
         if answer.exit_code == 0 and lines:
             readings.append(Reading(name=name, state="ok", says="; ".join(lines)[:300], group=GROUP))
     return readings
+
+
+def _examine_cache(environment: Mapping[str, str], *, backend: str) -> list[Reading]:
+    """What a build says of its cache, and whether the smallest image has room there."""
+    bad: State = "bad" if backend in CACHED else "none"
+    try:
+        # Without a site as for layers: most sites have them.
+        find_backend_cache(backend if backend in CACHED else "layers", environment)
+        own = find_cache_folder(environment).absolute()
+    except ToolError as error:
+        return [
+            Reading(name="cache", state=bad, says=finding.message, fix=finding.fix, group=GROUP)
+            for finding in error.findings
+        ]
+    except LayeringError as error:  # of the backend apptainer, which works without a cache
+        return [Reading(name="cache", state="none", says=str(error), fix=error.fix, group=GROUP)]
+    found = _examine_place("cache", own, needed=backend == "layers", there=False, fix=INSTEAD)
+    needed = SMALLEST_GIB * (KEPT if (own / "uv").is_dir() else NEW_CACHE)
+    if found.state == "none" and backend == "layers" and (shortage := find_shortage("the cache", own, needed, fix="")):
+        return [replace(found, state="bad", says=shortage.message, fix=MOVE_CACHE)]
+    return [found]
 
 
 def _examine_place(name: str, folder: Path, *, needed: bool, there: bool, fix: str) -> Reading:

@@ -73,15 +73,21 @@ def _is_there(path: Path) -> bool:
 
 def find_layer_cache(plan: Plan, environment: Mapping[str, str]) -> Path | None:
     """The cache that layers are made in, None where a plan has none; makes nothing, raises ToolError."""
-    if plan.backend == "layers":
+    return find_backend_cache(plan.backend, environment)
+
+
+def find_backend_cache(backend: str, environment: Mapping[str, str]) -> Path | None:
+    """The same of a backend, before there is a plan."""
+    if backend == "layers":
         with _convert_errors():
             read_limit_bytes(environment)
             folder = find_cache_folder(environment)
             if folder.exists():
                 folder = ensure_cache_part(folder)
                 check_cache_content(folder)
+            open_shared_cache(environment)
             return folder
-    if plan.backend == "apptainer":
+    if backend == "apptainer":
         _check_uv(environment, make=False)
     return None
 

@@ -121,6 +121,9 @@ def check_output_folder(output: Path, *, makes: bool = False) -> None:
     fix = "give an output without it with -o"
     check_bindable(output, what="the output", fix=fix, code="output-name")
     parent = _find_existing(output.parent) if makes else output.parent
+    if parent.exists() and not parent.is_dir():
+        message = f"the output '{output}' cannot be in '{parent}', which is a file"
+        raise _make_config_error("output-folder", message, fix="give an output in a folder with -o")
     if not parent.is_dir():
         fix = f"make '{parent}'"
         raise _make_config_error("output-folder", f"the folder of the output '{output}' does not exist", fix=fix)
@@ -224,7 +227,7 @@ def check_space(steps: Sequence[Step], *, scratch: Path, folder: Path, output: P
         ("the plan folder", folder, needed * PACKED, MOVE_OUTPUT),
         ("the folder of the output", output.parent, needed * PACKED, MOVE_OUTPUT),
     ]
-    findings = [finding for what, path, gib, fix in places if (finding := _find_shortage(what, path, gib, fix=fix))]
+    findings = [finding for what, path, gib, fix in places if (finding := find_shortage(what, path, gib, fix=fix))]
     if findings:
         raise ToolError(*findings)
 
@@ -250,7 +253,8 @@ def _check_rights(cache: Path) -> None:
         raise ToolError(finding)
 
 
-def _find_shortage(what: str, path: Path, gib: float, *, fix: str) -> Finding | None:
+def find_shortage(what: str, path: Path, gib: float, *, fix: str) -> Finding | None:
+    """The finding on a folder that has less than `gib` GiB free, None where it has enough or that is not known."""
     if gib <= 0:
         return None
     try:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from builder.inspect.origin import (
-    compute_identity,
     compute_plan_digest,
     compute_sources_identity,
+    is_image_of,
     read_image_plan,
     read_plan_digest,
 )
@@ -25,7 +25,6 @@ from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.model.text import to_dataclass
 from builder.sif.bounded import parse_json
-from builder.sif.digest import hash_file
 from builder.system.files import write_atomic
 from builder.system.layout import REPORT_FILE
 from builder.system.trust import read_below
@@ -91,7 +90,7 @@ def find_current_result(plan: Plan, *, folder: Path, output: Path, recipe_folder
             return None
         if report["sources"] != compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder):
             return None
-        if _is_of(report, output):
+        if is_image_of(report, output):
             if not smoked:
                 return "was not tested"
             return "passed its smoke test" if report["checks"] else "was not tested: its smoke test has no workload"
@@ -100,15 +99,6 @@ def find_current_result(plan: Plan, *, folder: Path, output: Path, recipe_folder
 
 def _was_smoked(report: dict[str, Any]) -> bool:
     return any(step["name"] == "smoke" and step["status"] == "ok" for step in report["steps"])
-
-
-def _is_of(report: dict[str, Any], image: Path) -> bool:
-    """Whether a report is of this image: by what the system notes of a file, else (a copy put back) by its bytes."""
-    found = compute_identity(image)
-    if found and found == report["identity"]:
-        return True
-    same_size = image.is_file() and image.stat().st_size == report["image_bytes"]
-    return same_size and hash_file(image) == report["image_sha256"]
 
 
 def explain_not_current(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> tuple[str, str]:
@@ -126,7 +116,7 @@ def explain_not_current(plan: Plan, *, folder: Path, output: Path, recipe_folder
         if report["plan"] == said:
             if report["sources"] != compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder):
                 return "a file that went into it, or its base image, has another time, size or place now", ""
-            if not _is_of(report, output):
+            if not is_image_of(report, output):
                 return "it was changed since it was built", ""
             if read_plan_digest(folder) != said:
                 why = "it was built from this plan, and its plan folder holds another plan now"

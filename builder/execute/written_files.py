@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -32,7 +33,9 @@ def look(folder: Path, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 def note_written(folder: Path, digests: Digests, *, whole: bool = True) -> None:
     """Note what is written; without `whole` some of it may not be there yet. Raises OSError."""
-    content = {"schema": 1, "whole": whole, "files": {name: list(known) for name, known in sorted(digests.items())}}
+    texts = {name: list(known) for name, known in sorted(digests.items()) if _is_text(name)}
+    raw = {os.fsencode(name).hex(): list(known) for name, known in sorted(digests.items()) if not _is_text(name)}
+    content = {"schema": 1, "whole": whole, "files": texts} | ({"files_hex": raw} if raw else {})
     write_atomic(folder / WRITTEN_FILE, json.dumps(content, indent=0) + "\n")
 
 
@@ -40,7 +43,10 @@ def read_written(folder: Path) -> tuple[dict[str, tuple[str, ...]], bool]:
     """What the last plan wrote, and whether it wrote all of it; nothing where no one noted it."""
     try:
         content = parse_json(read_below(folder, WRITTEN_FILE, limit=LIMIT))
-        files = {str(name): tuple(str(one) for one in known) for name, known in content["files"].items()}
+        named = content["files"] | {
+            os.fsdecode(bytes.fromhex(name)): known for name, known in content.get("files_hex", {}).items()
+        }
+        files = {str(name): tuple(str(one) for one in known) for name, known in named.items()}
         return files, bool(content["whole"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}, False  # of an earlier version, or a copy without it
@@ -103,6 +109,11 @@ def check_unedited(folder: Path, *, paths: Iterable[str], fix: str) -> None:
     raise ConfigError(Finding(code="folder-edited", message=message, at=Location(file=str(folder)), fix=fix))
 
 
+def _is_text(name: str) -> bool:
+    """Whether a path is UTF-8; one that is not has no place in a JSON text and is noted by its bytes."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
 def _list_files(folder: Path, path: str) -> Iterator[str]:
     if not tree.is_folder(folder, path):
         if tree.stat_path(folder, path) is not None:
@@ -117,7 +128,8 @@ def _list_files(folder: Path, path: str) -> Iterator[str]:
 def _compute_digest(folder: Path, name: str) -> str:
     found = tree.stat_path(folder, name)
     if found is not None and stat.S_ISLNK(found.st_mode):
-        return f"link {(folder / name).readlink()}"
+        target = str((folder / name).readlink())
+        return f"link {target}" if _is_text(target) else f"link-hex {os.fsencode(target).hex()}"
     if found is not None and found.st_size > WHOLE:
         return f"size {found.st_size}"
     try:

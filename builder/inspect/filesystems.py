@@ -80,6 +80,7 @@ RPM_LIMIT = 160 * 1024 * 1024  # that of a full desktop has 100
 TOTAL_LIMIT = 512 * 1024 * 1024
 UNPACKED_LIMIT = 2 * 1024 * 1024 * 1024  # bytes of the blocks in which these files are; of 2800 packages 0.3 GB
 FILES = 50_000
+ROOT = ("usr/", "bin/", "opt/", "var/lib/")
 HIDDEN = 200_000  # paths of lower layers
 
 
@@ -154,6 +155,7 @@ class ArchiveTree:
     hidden: frozenset[str] = frozenset()
     reader: StatementReader = field(default_factory=StatementReader)
     statements: dict[str, Statement] = field(default_factory=dict)
+    is_root: bool = False  # it has a folder that a root file system has
 
     def take(self, layer: Stream, *, room: int) -> None:
         """Read all that is wanted while passing by; raises ArchiveError and OSError."""
@@ -161,6 +163,7 @@ class ArchiveTree:
         for member, content in read_members(layer):
             path = member.name.removeprefix("./").lstrip("/")
             folder, _, name = path.rpartition("/")
+            self.is_root = self.is_root or f"{path}/".startswith(ROOT)
             if name == ".wh..wh..opq":
                 hidden.add(f"{folder}/")
             elif name.startswith(".wh."):

@@ -42,6 +42,7 @@ SQUASHFS_MAGIC = b"hsqs"
 MANY = 500  # layers
 ROOT = ("usr", "bin", "opt", "var/lib")  # a root file system has one of them, one that can be run of the first two
 RUNNABLE = "give the path of a SIF, a squashfs file or a folder with an image in it"
+WHOLE = "copy it again, or build it again"
 KINDS = "a SIF, a squashfs file, a folder with an image in it or a docker-archive"
 
 
@@ -57,6 +58,7 @@ class ScannedImage:
     labels: dict[str, str] = field(default_factory=dict)
     sbom: bool = False
     unknown: list[str] = field(default_factory=list)
+    unlisted: bool = False  # a file system of it is damaged, or packed in a way that cannot be read here
     reader: StatementReader = field(default_factory=StatementReader)
 
 
@@ -71,6 +73,9 @@ def read_contents(image: Path) -> Contents:
     try:
         size = measure_image(image)
         scan = _scan(image.absolute(), size=size)
+        if scan.unlisted and not scan.trees:
+            message = f"no file of the image can be read: {scan.unknown[0]}"
+            raise _make_error("image-unreadable", message, image, fix=WHOLE)
         files = read_all(scan.trees)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
@@ -122,7 +127,7 @@ def _check_whole(image: Path, file: BinaryIO, *, head: bytes) -> None:
             raise SifError("it is cut short")
     except SifError as error:
         message = f"the image '{sanitize(image.name)}' is not sound: {error}"
-        raise _make_error("image-unreadable", message, image, fix="copy it again, or build it again") from None
+        raise _make_error("image-unreadable", message, image, fix=WHOLE) from None
 
 
 def check_archive(archive: Path) -> None:
@@ -221,6 +226,7 @@ def _scan_squashfs(scan: ScannedImage, image: Path, *, offset: int, size: int, n
         scan.trees.append(tree)
     except SquashfsError as error:
         scan.unknown.append(f"{sanitize(name)}: its files cannot be listed: {error}")
+        scan.unlisted = True
 
 
 def _scan_folder(image: Path) -> ScannedImage:
@@ -235,6 +241,7 @@ def _scan_folder(image: Path) -> ScannedImage:
         scan.trees += below.trees
         scan.labels |= below.labels
         scan.unknown += below.unknown
+        scan.unlisted |= below.unlisted
     if not inner:
         if not any((image / name).is_dir() for name in ROOT):
             message = f"'{sanitize(image.name)}' is a folder, and not an image: it has none of {', '.join(ROOT)}"
@@ -262,7 +269,11 @@ def _scan_archive(image: Path) -> ScannedImage:
                 _scan_layers(scan, FileStream(file, Bounds()), layers)
             else:  # a root file system by itself
                 scan.parts.append(ImagePart(name="rootfs", kind="layer", size=image.stat().st_size))
-                scan.trees.append(_scan_layer(scan, FileStream(file, Bounds()), name="rootfs", room=TOTAL_LIMIT))
+                tree = _scan_layer(scan, FileStream(file, Bounds()), name="rootfs", room=TOTAL_LIMIT)
+                if not (tree.is_root or scan.unknown or "manifest.json" in about):
+                    what = f"'{sanitize(image.name)}' is an archive, and not an image: it has none of {', '.join(ROOT)}"
+                    raise _make_error("image-foreign", what, image)
+                scan.trees.append(tree)
     except ArchiveError as error:
         scan.unknown.append(f"the archive cannot be read to its end: {sanitize(str(error))}")
     return scan

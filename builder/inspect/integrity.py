@@ -34,13 +34,17 @@ class Claim:
 
 
 def check_claims(image: Path, *, environment: Mapping[str, str]) -> tuple[Claim, ...]:
-    """Check every claim; empty where nothing claims anything. Raises ConfigError."""
+    """Check every claim; empty where nothing claims anything. Raises ConfigError.
+
+    The last one is `unknown` where no digest and no signature covers the whole image.
+    """
     try:
         sif = read_sif(image)
         too_large = next((item for item in sif.objects if item.kind == SBOM and item.size > LARGEST), None)
         if too_large is not None:  # before hours are spent on the digest of the whole
             raise SifError(f"the bill of materials inside has {too_large.size} bytes, {LARGEST} at most are read")
-        return tuple(_check_sif(image, sif, environment=environment))
+        claims = tuple(_check_sif(image, sif, environment=environment))
+        return claims if len(claims) > 1 or claims[0].verdict != "unknown" else ()
     except (SifError, OSError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         message, fix = f"'{image}' cannot be checked: {reason.lower()}", "name a SIF image"
@@ -52,10 +56,12 @@ def check_claims(image: Path, *, environment: Mapping[str, str]) -> tuple[Claim,
 def _check_sif(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterator[Claim]:
     folder = plan_folder(image)
     report, provenance = _read(folder / REPORT_FILE), _read(image.with_name(image.name + PROVENANCE))
-    digest = hash_file(image) if report or provenance is not None else ""
+    digest, whole = hash_file(image) if report or provenance is not None else "", False
     if report and report.get("image_sha256"):
+        whole = True
         yield _compare_values(f"sha256 in {folder.name}/{REPORT_FILE}", report["image_sha256"], digest)
     if provenance is not None:
+        whole = True
         named = [to_dict(to_dict(one).get("digest")).get("sha256") for one in to_list(provenance.get("subject"))]
         yield _compare_values(f"sha256 in {image.name}{PROVENANCE}", named[0] if len(named) == 1 else None, digest)
     plan = read_image_plan(image)
@@ -69,7 +75,11 @@ def _check_sif(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iter
     else:
         yield from _check_layers(image, sif, made_of=_read(folder / MADE_OF))
     if any(item.kind == SIGNATURE for item in sif.objects):
+        whole = True
         yield _check_signature(image, environment=environment)
+    if not whole:
+        what = f"all of it but its layers: no digest of it is known without {image.name}{PROVENANCE}"
+        yield Claim(verdict="unknown", what=what)
 
 
 def _check_plans(

@@ -6,15 +6,17 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from builder.inspect.sbom import PLAN_PROPERTY
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan, Step, from_json, to_json
 from builder.sif import bounded
+from builder.sif.digest import hash_file
 from builder.system.files import write_atomic
 from builder.system.layout import OLD_FILE, PLAN_FILE, README_FILE, SOURCES_FILE
 from builder.system.trust import read_below
@@ -73,6 +75,18 @@ def _make_row(name: str, found: os.stat_result) -> tuple[str | int, ...]:
     if stat.S_ISDIR(found.st_mode):
         return name, found.st_mode  # what is in it has rows of its own
     return name, found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def is_image_of(report: Mapping[str, Any], image: Path) -> bool:
+    """Whether a report is of this image: by what the system notes of a file, else (a copy put back) by its bytes.
+
+    Raises OSError, and KeyError for a report that does not have what is compared.
+    """
+    found = compute_identity(image)
+    if found and found == report["identity"]:
+        return True
+    same_size = image.is_file() and image.stat().st_size == report["image_bytes"]
+    return same_size and hash_file(image) == report["image_sha256"]
 
 
 def note_sources(folder: Path, sources: str) -> None:

@@ -282,6 +282,11 @@ def write_locks(index: Path, locked: Iterable[SiteLock], *, tool: str) -> None:
             tree.remove_empty(top, str(folder))
         _replace_file(top, Path(index.name), format_index(locks, files=files, tool=tool))
     except OSError as error:
+        for site in new:  # of a lock that could not be written no empty folder stays
+            folder = _name_site_folder(index, site)
+            with suppress(OSError):
+                tree.remove_empty(top, str(folder))
+                tree.remove_empty(top, str(folder.parent))
         at = Location(file=str(index.parent / (error.filename or index.name)))
         message = f"the lock cannot be written: {(error.strerror or str(error)).lower()}"
         odd = isinstance(error, tree.TreeError)

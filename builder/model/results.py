@@ -147,6 +147,7 @@ class Results:
     findings: tuple[str, ...] = ()  # of the build
     damaged: tuple[str, ...] = ()  # files that could not be read
     image_path: str = ""  # of the image next to the plan folder, "" where there is none
+    image_now: str = ""  # what is wrong with the image as it is now, "" where nothing is known to be
     earlier_image: str = ""  # when it was built, where the last build did not come to an image (ISO 8601); else ""
     artifacts: tuple[Artifact, ...] = ()
     installed: tuple[SbomPackage, ...] = ()

@@ -6,6 +6,7 @@ its line; duplicate keys, alias bombs, tabs and encodings are refused here, once
 
 from __future__ import annotations
 
+import errno
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -128,6 +129,8 @@ def read_text(
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         fix = f"`chmod u+r {shlex.quote(name)}` where it is your own, else ask its owner for the right to read it"
+        if getattr(error, "errno", None) == errno.ELOOP:
+            fix = "it is a link that leads back to itself: remove it, and name the file itself"
         raise fault("file-unreadable", f"the {what} '{name}' cannot be read: {reason}", fix) from None
     return _decode(data, what=what, name=name)
 

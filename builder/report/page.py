@@ -103,6 +103,8 @@ def make_report_page(reports: Sequence[Results], *, tool: str, folder: Path | No
 def format_status(results: Results) -> str:
     """The status of a report for a reader: of the last build, and of the image where an earlier one made it."""
     status = STATUS_TITLES.get(results.status, results.status)
+    if results.image_now:
+        return f"{status}; the image {results.image_now}"
     if not results.earlier_image:
         return status
     step = next((stage.name for stage in results.stages if stage.status not in ("ok", "skipped")), "")
@@ -133,7 +135,7 @@ def make_part(results: Results, *, letter: str, folder: Path | None) -> Part:
 def make_run_commands(results: Results, *, folder: Path | None) -> tuple[str, ...]:
     """Write the commands that run a program in an image that passed, from the folder of the page."""
     site = results.facts.get("site", "")
-    if folder is None or not results.image_path or results.status not in ("passed", "built"):
+    if folder is None or not results.image_path or results.image_now or results.status not in ("passed", "built"):
         return ()
     image = Path(results.image_path)
     program = choose_program(torch="torch" in results.facts)

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +14,12 @@ from stat import S_ISREG
 from typing import Any
 
 from builder.inspect.attestations import name_attestations
+from builder.inspect.origin import is_image_of
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.mask import Mask
 from builder.model.result_documents import ResultDocuments, assemble_results
 from builder.model.results import Artifact, Results, SbomPackage, Stage
-from builder.model.text import exists, is_plain_path, to_dict, to_list, to_text
+from builder.model.text import exists, is_plain_path, to_dict, to_integer, to_list, to_text
 from builder.sif import tree
 from builder.sif.bounded import BoundsError, read_json
 from builder.system.layout import (
@@ -54,7 +55,7 @@ def read_results(path: Path) -> Results:
         fix = "build the image, or run the folder's smoke scripts; " + _FIX
         raise _fault("report-empty", message, at=path, fix=fix)
     results = assemble_results(found)
-    return results if folder is None else add_artifacts(results, folder)
+    return results if folder is None else add_artifacts(results, folder, report=found.report, named=path)
 
 
 def _read_path(found: ResultDocuments, path: Path) -> Path | None:
@@ -218,12 +219,15 @@ PACKAGE_LIMIT = 20_000
 FIRST_KINDS = ("pypi", "conda")  # what the recipe names is among these
 
 
-def add_artifacts(results: Results, folder: Path) -> Results:
-    """Add what is in a plan folder and next to it: the image, the files to link to, logs' ends, installed packages."""
+def add_artifacts(results: Results, folder: Path, *, report: Mapping[str, Any], named: Path) -> Results:
+    """Add what is in a plan folder and next to it: the image, the files to link to, logs' ends, installed packages.
+
+    `report` is the report of the build, `named` the path that the user gave.
+    """
     image = find_image(folder, results.image)
     is_earlier = not results.is_built and not results.image
     sbom, provenance = name_attestations(image) if image is not None else (None, None)
-    named = [
+    titled = [
         ("SBOM", sbom),
         ("provenance", provenance),
         ("plan", _below(folder, PLAN_FILE)),
@@ -231,11 +235,12 @@ def add_artifacts(results: Results, folder: Path) -> Results:
         ("report as JSON", _below(folder, REPORT_FILE)),
         *((f"log of {stage.name}", _below(folder, stage.log)) for stage in results.stages if stage.log),
     ]
-    found = [Artifact(title=title, path=str(path)) for title, path in named if path is not None and _is_regular(path)]
+    found = [Artifact(title=title, path=str(path)) for title, path in titled if path is not None and _is_regular(path)]
     mask = Mask(os.environ)
     return replace(
         results,
         image_path=str(image) if image is not None else "",
+        image_now=describe_image_now(report, image, folder=folder, named=named),
         earlier_image=_find_build_time(image, provenance) if image is not None and is_earlier else "",
         artifacts=tuple(found),
         stages=tuple(_with_tail(stage, folder, mask=mask) for stage in results.stages),
@@ -257,6 +262,32 @@ def find_image(folder: Path, recorded: str) -> Path | None:
                 if path.is_file() or path.is_dir():
                     return path
     return None
+
+
+def describe_image_now(report: Mapping[str, Any], image: Path | None, *, folder: Path, named: Path) -> str:
+    """What is wrong with the image that a report says was built: it is missing, or another; "" where nothing is.
+
+    A copy of a plan folder has no image next to it, and misses none.
+    """
+    recorded = Path(to_text(report.get("image")))
+    if not recorded.name:
+        return ""
+    if image is None:
+        in_place = plan_folder(recorded) == folder.resolve() or plan_folder(named.absolute()) == folder.absolute()
+        return "is missing now" if in_place else ""
+    if not image.is_file():
+        return ""  # a folder of tykky, which has no digest
+    if (built := to_integer(report.get("image_bytes"))) is None:
+        return ""
+    found = image.stat().st_size
+    if found != built:
+        return f"is not the one of this report: it has {found} bytes now, and had {built}"
+    try:
+        return "" if is_image_of(report, image) else "is not the one of this report: its SHA-256 is another"
+    except KeyError:
+        return ""  # a report of an earlier version
+    except OSError as error:
+        return f"cannot be read now: {(error.strerror or str(error)).lower()}"
 
 
 def _find_build_time(image: Path, provenance: Path | None) -> str:

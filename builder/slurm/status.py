@@ -144,6 +144,11 @@ def _remove_old(folder: Path, plan: Plan) -> None:
                 path.unlink()
 
 
+def _explain(error: OSError | ValueError) -> str:
+    """What is wrong in words, without the number that the system has for it."""
+    return ((error.strerror if isinstance(error, OSError) else "") or str(error)).lower()
+
+
 def read_plan_list(folder: Path) -> tuple[ListedPlan, ...] | None:
     """Read the index, None when there is none; raises ConfigError when it is damaged."""
     path = folder / KITS_FILE
@@ -157,7 +162,7 @@ def read_plan_list(folder: Path) -> tuple[ListedPlan, ...] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        message = f"the list of plan folders in '{folder}' cannot be read: {sanitize(str(error), limit=200)}"
+        message = f"the list of plan folders in '{folder}' cannot be read: {sanitize(_explain(error), limit=200)}"
         fix = "write it again with `recipe plan`, or name one plan folder"
         raise ConfigError(Finding(code="kits-file", message=message, at=Location(file=str(path)), fix=fix)) from None
     return plans

@@ -79,7 +79,8 @@ Type = Callable[..., "subprocess.CompletedProcess[str]"]
 def recipe(tmp_path: Path, authority: Authority) -> Type:
     """Type a line of recipe with a store that has `stored`, or with none."""
     (tmp_path / "x.yml").write_text("name: x\ndependencies:\n  - pip:\n    - none==2.0\n")
-    base = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    base = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+    base["HOME"] = str(tmp_path)
     base |= {"RECIPE_CACHE_DIR": str(tmp_path / "cache"), "UV_DEFAULT_INDEX": f"{authority.server.url}/simple"}
     base |= {"UV_HTTP_RETRIES": "0"}
     base |= {"RECIPE_TORCH_INDEX": "http://127.0.0.1:9/", "https_proxy": "http://127.0.0.1:9", "no_proxy": "127.0.0.1"}
@@ -126,6 +127,8 @@ def test_doctor_lock_and_build_trust_the_same(name: str, authority: Authority, r
     shown = recipe("doctor", "local", stored=place, more=more)
     line = next(text for text in shown.stdout.splitlines() if "package index" in text)
     assert ("reached" in line, "certificate is not trusted" in line) == (trusted, not trusted), shown.stdout
+    assert not (tmp_path / ".local").exists()  # uv makes a folder for logins in the home folder
+    assert line.split()[0] == ("ok" if trusted else "BAD")  # no build can ask it
     shown = recipe("lock", "local", "x.yml", stored=place, more=more)
     assert ("no version of none==2.0" in shown.stderr) is trusted, shown.stderr
     assert ("certificate is not trusted here" in shown.stderr) is not trusted, shown.stderr

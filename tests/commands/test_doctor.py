@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -130,15 +131,56 @@ def test_the_first_python_that_will_do_ends_the_search(programs: Path) -> None:
 
 def test_a_quota_is_shown_where_it_is_told(programs: Path) -> None:
     stand_in(programs, "quota", 'echo "Disk quotas for user anna"; echo "  /home 9G 10G"')
-    found = {one.name: one for one in examine_places(environment=os.environ, layers=True)}
+    found = {one.name: one for one in examine_places(environment=os.environ, backend="layers")}
     assert found["quota"].says == "Disk quotas for user anna; /home 9G 10G"
 
 
 @pytest.mark.usefixtures("programs")
 def test_a_cache_that_cannot_be_made_is_bad_for_a_layers_site() -> None:
     environment = {**os.environ, "RECIPE_CACHE_DIR": "/proc/none"}
-    for layers, state in ((True, "bad"), (False, "none")):
-        found = {one.name: one for one in examine_places(environment=environment, layers=layers)}
+    for backend, state in (("layers", "bad"), ("docker", "none")):
+        found = {one.name: one for one in examine_places(environment=environment, backend=backend)}
+        assert (found["cache"].state, bool(found["cache"].fix)) == (state, True)
+
+
+REFUSED = {
+    "RECIPE_CACHE_DIR": "/tmp",
+    "RECIPE_CACHE_SHARED": "/tmp",
+    "RECIPE_CACHE_GIB": "many",
+    "RECIPE_MICROMAMBA": "x",
+    "HOME": "relative",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_doctor_names_what_a_build_refuses(name: str, programs: Path, tmp_path: Path) -> None:
+    """A variable alone: the others of recipe are not set, as in the shell of most users."""
+    for program in ("mksquashfs", "unsquashfs", "apptainer"):
+        stand_in(programs, program, f'echo "{program} version 4.6.1"')
+    (tmp_path / "env.txt").write_text("six==1.17.0\n")
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("RECIPE_")}
+    plain |= {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": f"{programs}:/usr/bin:/bin"}
+
+    def call(*words: str, **more: str) -> tuple[int, str]:
+        argv = [sys.executable, "-m", "builder.cli.main", *words]
+        done = subprocess.run(argv, env={**plain, **more}, cwd=tmp_path, text=True, capture_output=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    assert call("doctor", "local", "--offline")[0] == 0
+    value = REFUSED[name]
+    code, said = call("doctor", "local", "--offline", **{name: value})
+    assert (code, value in said) == (2 if name == "HOME" else 4, True)  # of a wrong HOME no command can begin
+    assert "fix: " in said
+    code, said = call("build", "-n", "local", "env.txt", **{name: value})
+    assert (code, value in said) == (4 if name in ("RECIPE_CACHE_DIR", "RECIPE_CACHE_SHARED") else 2, True)
+
+
+def test_a_cache_without_room_for_any_image_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = SimpleNamespace(free=2 << 20)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    environment = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    for backend, state in (("layers", "bad"), ("docker", "none")):
+        found = {one.name: one for one in examine_places(environment=environment, backend=backend)}
         assert (found["cache"].state, bool(found["cache"].fix)) == (state, True)
 
 

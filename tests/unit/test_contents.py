@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import sqlite3
@@ -13,6 +14,7 @@ import pytest
 from support.rows import rows
 
 from builder.cli.inspect import describe_contents, format_contents
+from builder.cli.main import run
 from builder.inspect import package_databases as read
 from builder.inspect.image import read_contents
 from builder.inspect.package_databases import read_rpm_packages
@@ -256,6 +258,56 @@ def test_a_docker_archive_with_a_file_deleted_again(tmp_path: Path) -> None:
     assert [part.size for part in contents.parts] == [len(lower), len(upper)]
     assert contents.unknown == ("the layer 'missing.tar' is missing",)
     assert json.loads(json.dumps(describe_contents(contents)))["schema"] == 1
+
+
+def test_an_archive_without_a_root_is_no_image(tmp_path: Path) -> None:
+    plain, root = tmp_path / "plain.tar", tmp_path / "root.tar"
+    plain.write_bytes(tar_of({"a.txt": b"hello"}))
+    root.write_bytes(tar_of({"./usr/bin/env": b"x"}))
+    assert read_contents(root).kind == "docker-archive"
+    with pytest.raises(ConfigError, match="is an archive, and not an image"):
+        read_contents(plain)
+
+
+def test_a_damaged_squashfs_is_not_an_empty_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    zeroed, sound = tmp_path / "zeroed.sqfs", tmp_path / "sound"
+    zeroed.write_bytes(b"hsqs" + bytes(300_000))
+    (sound / "usr").mkdir(parents=True)
+    for line in (["inspect", str(zeroed)], ["diff", str(sound), str(zeroed)]):
+        assert run(line) == 2
+        out, err = capsys.readouterr()
+        assert (out, "no file of the image can be read: zeroed.sqfs" in err) == ("", True)
+
+
+def test_a_part_that_cannot_be_read_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An archive whose second layer is missing, compared with one that has the same first layer."""
+    lower = tar_of({f"{SITE}/six-1.16.0.dist-info/METADATA": b"Name: six\nVersion: 1.16.0\n"})
+    for name, layers in (("whole.tar", ["a.tar"]), ("part.tar", ["a.tar", "b.tar"]), ("none.tar", ["b.tar"])):
+        manifest = json.dumps([{"Config": "c.json", "Layers": layers}]).encode()
+        (tmp_path / name).write_bytes(tar_of({"manifest.json": manifest, "c.json": b"{}", "a.tar": lower}))
+    whole, part, none = (str(tmp_path / name) for name in ("whole.tar", "part.tar", "none.tar"))
+    assert run(["inspect", part]) == 0
+    assert "warning[image-unreadable]" in capsys.readouterr().err
+    assert run(["diff", whole, part]) == 0
+    assert "the layer 'b.tar' is missing" in capsys.readouterr().err
+    assert run(["diff", whole, none]) == 1
+    assert "not all of 'none.tar' could be read" in capsys.readouterr().err
+    assert run(["inspect", whole]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_layers_alone_do_not_vouch_for_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    label = json.dumps({"data": {"attributes": {"labels": {"recipe.layers": ""}}}}).encode()
+    image = tmp_path / "x.sif"
+    image.write_bytes(sif((0x4006, b"inspect-metadata.json", label), (0x4009, b"sbom.cdx.json", b"{}")))
+    (tmp_path / "x.sif.cdx.json").write_text("{}")
+    assert run(["inspect", str(image), "--integrity"]) == 8
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()] == ["ok", "unknown"]
+    assert "could be checked in part only" in err
+    digest = hashlib.sha256(image.read_bytes()).hexdigest()
+    (tmp_path / "x.sif.provenance.json").write_text(json.dumps({"subject": [{"digest": {"sha256": digest}}]}))
+    assert run(["inspect", str(image), "--integrity"]) == 0
 
 
 def test_a_folder_whose_links_lead_out_of_it(tmp_path: Path) -> None:

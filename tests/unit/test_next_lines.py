@@ -36,6 +36,10 @@ def lines_of(site: str, output: str, *, recipe: str = "mnist-local.yml", account
     return make_next_lines(Build(plan=plan, site=found, recipe=loaded, context=context, image=Path(output)))
 
 
+def test_an_image_whose_name_begins_with_a_dash_is_no_option() -> None:
+    assert lines_of("local", "-x.sif")[0].split()[3:5] == ["local", "./-x.sif"]
+
+
 @pytest.mark.parametrize(
     ("site", "found"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -81,3 +82,22 @@ def test_a_lock_replaces_no_other_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert run(["lock", "--offline", "local", "demo.yml"]) == 2
     assert "error: 'demo.lock.yml' exists and is not a lock of recipe" in without_codes(capsys.readouterr().err)
     assert Path("demo.lock.yml").read_text().endswith("of another program\n")
+
+
+def test_a_full_disk_is_a_fault_of_this_machine(image: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    def fill(path: Path, text: str) -> None:
+        del text
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("builder.cli.output_file.write_atomic", fill)
+    assert run(["inspect", str(image), "--sbom", "new.json"]) == 4
+    assert "error[no-space]: 'new.json' cannot be written: no space left on device" in capsys.readouterr().err
+
+
+def test_a_link_to_itself_is_called_so(image: Path, capsys: Capture) -> None:
+    (image.parent / "loop.yml").symlink_to("loop.yml")
+    assert run(["check", "local", "loop.yml"]) == 2
+    assert "fix: it is a link that leads back to itself" in capsys.readouterr().err
+    assert run(["status", "loop.yml"]) == 2
+    err = capsys.readouterr().err
+    assert ("Errno" in err, "too many levels of symbolic links" in err) == (False, True)

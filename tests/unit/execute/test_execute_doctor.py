@@ -97,5 +97,5 @@ def test_too_little_memory_is_said_before_anything_is_started() -> None:
 def test_the_fix_names_the_variable_that_is_wrong(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     for name in ("RECIPE_TMPDIR", "TMPDIR"):
-        place = examine_places(environment={**home, name: str(tmp_path / "gone")}, layers=False)[0]
+        place = examine_places(environment={**home, name: str(tmp_path / "gone")}, backend="")[0]
         assert (place.state, place.fix) == ("bad", f"set {name} or --tmpdir")

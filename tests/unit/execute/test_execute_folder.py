@@ -209,6 +209,24 @@ def test_a_copied_folder_is_replaced_as_a_whole(plan_of: PlanOf, tmp_path: Path)
     assert [path.name for path in (tmp_path / "kit/src").iterdir()] == ["b"]
 
 
+def test_names_that_are_not_utf8_are_noted_as_well(plan_of: PlanOf, tmp_path: Path) -> None:
+    source, folder = tmp_path / "src", tmp_path / "out"
+    source.mkdir()
+    for name in (b"a\xff", b"a\xfe"):
+        (source / os.fsdecode(name)).write_text("first\n")
+    (source / "link").symlink_to(os.fsdecode(b"a\xff"))
+    plan = plan_of(copies=(Copy(source="src", path="src"),))
+    write_plan(plan, folder, recipe_folder=tmp_path)
+    (source / "b").write_text("added\n")
+    write_plan(plan, folder, recipe_folder=tmp_path)
+    assert sorted(os.fsencode(path.name) for path in (folder / "src").iterdir()) == [b"a\xfe", b"a\xff", b"b", b"link"]
+    (folder / "src" / os.fsdecode(b"a\xff")).write_text("by hand\n")
+    with pytest.raises(ConfigError) as caught:
+        write_plan(plan, folder, recipe_folder=tmp_path)
+    assert [one.code for one in caught.value.findings] == ["folder-edited"]
+    assert "' was edited" in caught.value.findings[0].message
+
+
 def test_a_plan_of_another_version_is_replaced_with_force(plan_of: PlanOf, tmp_path: Path) -> None:
     kit = tmp_path / "kit"
     kit.mkdir()

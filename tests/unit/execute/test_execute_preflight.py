@@ -98,6 +98,9 @@ def test_what_is_no_regular_file_is_never_replaced(plan_of: PlanOf, tmp_path: Pa
 
 def test_the_output_needs_a_folder(plan_of: PlanOf, tmp_path: Path) -> None:
     assert code(lambda: check_output(plan_of(), tmp_path / "no" / "x.sif", force=True, kept=None)) == "output-folder"
+    (tmp_path / "six.yml").write_text("x")
+    with pytest.raises(ConfigError, match="which is a file"):
+        check_output(plan_of(), tmp_path / "six.yml" / "x.sif", force=True, kept=None)
 
 
 def test_every_missing_program_is_named(plan_of: PlanOf) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -61,6 +62,20 @@ def test_security_01_a_faulty_lock_removes_nothing_through_a_link(tmp_path: Path
         write_locks(index, [locked()], tool="x")
     assert untouched(other)
     assert index.read_text() == FAULTY
+
+
+def test_a_lock_that_cannot_be_written_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk: the folders can be made, and no file in them."""
+
+    def fill(top: Path, path: Path, text: str) -> None:
+        del text
+        (top / path).parent.mkdir(parents=True)
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("builder.lock.site_lock._replace_file", fill)
+    with pytest.raises(ToolError, match="no space left"):
+        write_locks(tmp_path / "env.lock.yml", [locked()], tool="x")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_security_02_a_lock_is_written_through_no_link(tmp_path: Path, other: Path) -> None:

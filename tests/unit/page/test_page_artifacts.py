@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import shutil
 import time
 from html.parser import HTMLParser
 from pathlib import Path
@@ -71,7 +73,9 @@ def built(folder: Path) -> Path:
     for step in report["steps"]:
         step["log"] = f"logs/{step['name']}.log"
         samples.put(plan / step["log"], "done\n")
-    samples.put(plan / "report.json", report | {"image": "/elsewhere/x.sif"})
+    digest = hashlib.sha256(b"an image").hexdigest()
+    image = {"image": "/elsewhere/x.sif", "image_bytes": 8, "image_sha256": digest, "identity": "of elsewhere"}
+    samples.put(plan / "report.json", report | image)
     samples.put(plan / "README.md", "# x\n")
     samples.put(plan / "run" / "one.sh", "")
     samples.put(folder / "x.sif", "an image")
@@ -201,6 +205,27 @@ def test_an_earlier_image_is_named_with_the_failed_build(
     assert f"{said} 2026-11-22 08:00 UTC" in capsys.readouterr().out
     samples.put(plan / "report.json", report | {"status": status, "image": str(tmp_path / "x.sif")})
     assert read_results(plan).earlier_image == ""  # this build has made it
+
+
+def test_a_report_says_what_became_of_the_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, image = built(tmp_path), tmp_path / "x.sif"
+    samples.put(plan / "report.json", json.loads((plan / "report.json").read_text()) | {"image": str(image)})
+    shutil.copytree(plan, tmp_path / "away")
+    assert read_results(image).image_now == ""  # a copy that was put back
+    image.write_bytes(image.read_bytes()[::-1])
+    assert read_results(image).image_now == "is not the one of this report: its SHA-256 is another"
+    image.write_bytes(b"\n")
+    said = "is not the one of this report: it has 1 bytes now, and had 8"
+    assert read_results(plan).image_now == said
+    image.unlink()
+    assert run(["report", str(image)]) == 0
+    out, err = capsys.readouterr()
+    assert "passed; the image is missing now" in out
+    assert f"the image '{image}' is missing now" in err
+    page = page_of(plan, folder=tmp_path)
+    assert "the image is missing now" in page.text
+    assert "recipe run" not in page.text
+    assert read_results(tmp_path / "away").image_now == ""
 
 
 def test_an_image_of_another_folder_is_not_taken(tmp_path: Path) -> None:
