@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from builder.execute.preflight import can_create_folder
-from builder.layers.server_address import parse_server_address
 from builder.layers.uv import SETTINGS
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.secrets import redact
@@ -62,6 +61,8 @@ def _is_place(word: str) -> bool:
         return True
     if "://" not in word:
         return Path(word).expanduser().exists()
+    from builder.layers.server_address import parse_server_address
+
     try:
         parse_server_address(word)
     except ValueError:

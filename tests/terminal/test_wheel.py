@@ -54,5 +54,6 @@ def test_the_wheel_has_them_inside(start: str, tmp_path: Path) -> None:
     run("-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "wheel", cwd=source)
     with zipfile.ZipFile(next((tmp_path / "wheel").iterdir())) as wheel:
         wheel.extractall(tmp_path / "installed")
-    found = run("-S", "-c", SHOW, cwd=tmp_path, PYTHONPATH=str(tmp_path / "installed")).split()
+    whole = f"{tmp_path / 'installed'}{os.pathsep}{os.pathsep.join(sys.path)}"  # what it needs is installed here
+    found = run("-S", "-c", SHOW, cwd=tmp_path, PYTHONPATH=whole).split()
     assert found == names()
