@@ -17,7 +17,7 @@ from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.options import add_former_flag
 from builder.cli.output import color_word, echo, format_columns
-from builder.inspect.integrity import Claim, check_claims
+from builder.inspect.integrity import Claim, check_claims, find_uncovered
 from builder.inspect.sbom import is_sbom
 from builder.inspect.sbom import make_sbom as bill
 from builder.model.contents import Contents, InstalledPackage, PackageKind, TorchBuild
@@ -94,10 +94,10 @@ def _check_gpu_options(gpu: bool, others: dict[str, bool]) -> None:
 def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
     """Print the result of each check; raises DifferentError if one failed or there is nothing to check."""
     bad = [claim for claim in claims if claim.verdict == "BAD"]
-    partial = bool(claims) and claims[-1].verdict == "unknown"
+    partial = find_uncovered(claims)
     if as_json:
         rows = [dataclasses.asdict(claim) for claim in claims]
-        emit_document({"image": image.name, "ok": bool(claims) and not (bad or partial), "claims": rows})
+        emit_document({"image": image.name, "ok": bool(claims) and not bad and not partial, "claims": rows})
     elif claims:
         echo(format_columns([(color_word(claim.verdict), claim.what) for claim in claims]))
     if bad:
@@ -107,7 +107,7 @@ def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
         message = f"'{image}' has no SBOM, provenance or signature to check it against"
         fix = f"put {image.name}.provenance.json and {image.name}.cdx.json of the build next to it"
     elif partial:
-        message = f"'{image}' could be checked in part only: {claims[-1].what}"
+        message = f"'{image}' could be checked in part only: {partial}"
         fix = f"put {image.name}.provenance.json of the build next to it"
     else:
         return

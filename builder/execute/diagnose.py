@@ -41,6 +41,8 @@ _HOSTS = tuple(
         r"https?://(?:[^\s/@]*@)*(?P<host>[\w.-]+\w)(?=[:/\s\"'>)]|$)",
     )
 )
+_COMMAND = re.compile(r"recipe: (command \d+ of container\.run failed)")
+_TRACE = re.compile(r"\++ ")  # how `sh -x` shows a command before it runs
 _BUILDKIT = re.compile(r"(?:#\d+ )?\d+\.\d{3} ")  # step and seconds before a line of a command
 
 
@@ -102,5 +104,17 @@ def find_error_line(tail: Sequence[str]) -> str:
     said_by_commands = (_BUILDKIT.sub("", line.strip(), count=1) for line in tail[-60:])
     lines = [line.strip() for line in said_by_commands if line.strip() and not _FILLER.match(line)]
     loud = [line for line in lines[-25:] if _LOUD.match(line)]
-    said = (loud or lines or [""])[-1]
+    said = _cite_command(lines) or (loud or lines or [""])[-1]
     return said if len(said) <= 200 else said[:197] + "..."
+
+
+def _cite_command(lines: Sequence[str]) -> str:
+    """Which of the recipe's own commands failed, and what it said itself; "" where none did."""
+    found = [(at, match[1]) for at, line in enumerate(lines) if (match := _COMMAND.match(line))]
+    if not found:
+        return ""
+    at, failed = found[-1]
+    begun = next((number for number in range(at - 1, -1, -1) if _TRACE.match(lines[number])), at)
+    spoken = lines[begun + 1 : at]
+    loud = [line for line in spoken if _LOUD.match(line)]
+    return ": ".join([failed, *(loud or spoken)[-1:]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from builder.system.process import capture, find_program
 MADE_OF = "made-of.json"  # what the program that makes layers leaves in the plan folder
 LAYERS = "recipe.layers"  # the label
 SECONDS = 600.0  # for the engine to read the image
+PART = "all of it but its layers"  # what no digest that is known covers
 Verdict = Literal["ok", "BAD", "unknown"]
 
 
@@ -36,7 +37,7 @@ class Claim:
 def check_claims(image: Path, *, environment: Mapping[str, str]) -> tuple[Claim, ...]:
     """Check every claim; empty where nothing claims anything. Raises ConfigError.
 
-    The last one is `unknown` where no digest and no signature covers the whole image.
+    One of PART is `unknown` where no digest and no signature covers the whole image.
     """
     try:
         sif = read_sif(image)
@@ -51,6 +52,11 @@ def check_claims(image: Path, *, environment: Mapping[str, str]) -> tuple[Claim,
         raise ConfigError(
             Finding(code="image-unreadable", message=message, at=Location(file=str(image)), fix=fix)
         ) from None
+
+
+def find_uncovered(claims: Sequence[Claim]) -> str:
+    """What of an image no claim covers, "" where one covers all of it."""
+    return next((claim.what for claim in claims if claim.verdict == "unknown" and claim.what.startswith(PART)), "")
 
 
 def _check_sif(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterator[Claim]:
@@ -78,7 +84,7 @@ def _check_sif(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iter
         whole = True
         yield _check_signature(image, environment=environment)
     if not whole:
-        what = f"all of it but its layers: no digest of it is known without {image.name}{PROVENANCE}"
+        what = f"{PART}: no digest of it is known without {image.name}{PROVENANCE}"
         yield Claim(verdict="unknown", what=what)
 
 

@@ -171,8 +171,9 @@ class Seat:
             self.clear()
             furnish(self.folder)
             self.state = self.look()
-        os.chdir(self.folder)
-        code = run(shlex.split(line))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.folder)
+            code = run(shlex.split(line))
         out, err = self.capsys.readouterr()
         assert "Traceback" not in err, (line, err)
         return Shown(code=code, err=err + out if code == 0 else err)
@@ -187,7 +188,6 @@ class Seat:
         """Remove the folder."""
         if self.folder.is_dir():
             (self.folder / "shut").chmod(0o755)
-            os.chdir(self.folder.parent)
             shutil.rmtree(self.folder)
 
 

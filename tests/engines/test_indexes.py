@@ -19,6 +19,7 @@ import yaml
 from tiny_index import write_indexes, write_source, write_wheel
 
 from builder.compile.compile import compile_plan
+from builder.compile.image_files import make_run_script
 from builder.model.plan import Plan
 from builder.model.target import Context
 from builder.parse.recipe import load_recipe
@@ -330,7 +331,7 @@ def test_a_replaced_torch_of_the_base_image_ends_the_build(image: Image, plan: C
     settings = in_base(image, ngc)
     assert image.install("python", "torch", "packages", **settings).returncode == 0
     uv = f"{BIN}/uv pip install --python {ngc} --reinstall torch==2.8.0"
-    (image.here / "run.sh").write_text(f"{uv}\n")
+    (image.here / "run.sh").write_text(make_run_script((uv,)))
     done = image.install("run", **settings)
     assert done.returncode != 0
     assert "torch of the base image was replaced: 2.8.0a0+5228986c39.nv25.6 before, 2.8.0 now" in done.stderr

@@ -310,12 +310,12 @@ def until_gone(bed: Room) -> None:
 
 
 def test_a_full_disk_ends_the_command_and_its_record_is_whole(bed: Room, tiny: Built) -> None:
-    # Slurm gives the limits of the shell that submits to the job: no file of it grows over 64 KiB.
+    # Slurm gives the limits of the shell that submits to the job: no file of it grows over 256 KiB.
     words = ("run", "bed", tiny.image, "--submit", "--", "sh", "-c", "echo begun; head -c 1000000 /dev/zero >big")
-    shell = ["bash", "-c", 'ulimit -f 64 && exec "$@"', "shell", program(), *words]
+    shell = ["bash", "-c", 'ulimit -f 256 && exec "$@"', "shell", program(), *words]
     done = run(shell, env=bed.environment(), cwd=bed.folder)
     assert "begun" in done.out
-    assert (bed.folder / "big").stat().st_size == 64 * 1024
+    assert (bed.folder / "big").stat().st_size == 256 * 1024
     assert done.code == record_of(bed.folder / "x.run")["exit_code"] != 0
     bed.recipe("status", "x.run").expect(done.code)
 

@@ -127,6 +127,6 @@ def test_an_installation_on_path_is_explained(tykky: Tykky, built: Path) -> None
 
 def test_a_command_that_fails_leaves_no_folder(tykky: Tykky) -> None:
     done = tykky.build("failing", RECIPE.replace("echo", "false && echo")).expect(5)
-    assert "post-install" in done.err
+    assert "command 1 of container.run failed" in done.err
     assert not (tykky.room.folder / "failing").exists()
     assert tykky.room.left_behind() == []

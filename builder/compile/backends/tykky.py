@@ -26,7 +26,7 @@ FIX = "use another site, or remove it"
 POST_INSTALL = """\
 set -e
 recipe_reached=$(mktemp)
-failed() { read -r number _ <"$recipe_reached"; echo "recipe: error: command $number of container.run failed" >&2; }
+failed() { read -r number _ <"$recipe_reached"; echo "recipe: command $number of container.run failed" >&2; }
 (
 trap '[ "$?" = 0 ] || failed' EXIT
 %s)

@@ -273,7 +273,7 @@ run() {
 proved() {
     if ! read -r number _ total <"$2"; then fail "the recipe's own commands did not begin"; fi
     if [ "$1" != 0 ]; then
-        printf "recipe: error: command %s of container.run failed with exit code %s\n" "$number" "$1" >&2
+        say "command $number of container.run failed with exit code $1" >&2
         exit "$1"
     fi
     if [ "$number" != "$total" ]; then

@@ -479,3 +479,23 @@ def test_a_server_out_of_reach_is_named_without_a_login(text: str, host: str) ->
     assert finding.code in ("no-network", "tls")
     assert finding.message.endswith(f": {host}" if host else "a server it needs")
     assert not {"secret", "t0ken", "me:"} & set(re.split(r"[@/ ]", finding.message))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            ["+ true", "made", "+ cp /no/such/file /opt", "cp: cannot stat '/no/such/file': No such file or directory"],
+            "command 1 of container.run failed: cp: cannot stat '/no/such/file': No such file or directory",
+        ),
+        (["+ exit 3", "+ sleep 300"], "command 1 of container.run failed"),
+        (["an engine's own words"], "command 1 of container.run failed"),
+    ],
+)
+def test_a_command_of_the_recipe_is_cited_with_its_own_words(lines: list[str], said: str) -> None:
+    ends = [
+        "recipe: command 1 of container.run failed with exit code 1",
+        "recipe: part 'run' of the installation failed with exit code 1",
+        "FATAL:   While performing build: while running engine: exit status 1",
+    ]
+    assert find_error_line([*lines, *ends]) == said
