@@ -10,8 +10,6 @@ import json
 
 from builder.compile import shell
 from builder.compile.image_files import collect_run_variables, make_expectations, make_recipe_json, slugify
-from builder.compile.launch.launchers import make_one_task
-from builder.compile.launch.local_folders import list_local_folders
 from builder.compile.render import read_template
 from builder.compile.step_scripts import (
     JobScript,
@@ -112,6 +110,9 @@ def _make_smoke_job(target: Target, *, script: str) -> JobScript | None:
 
     It has the environment of `run/gpu.sbatch`: variables, devices, folders on the node.
     """
+    from builder.compile.launch.launchers import make_one_task  # `recipe check` makes no scripts
+    from builder.compile.launch.local_folders import list_local_folders
+
     job = target.site.scheduler.jobs.get("gpu")
     if job is None:
         return None
