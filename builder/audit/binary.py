@@ -8,13 +8,19 @@ from dataclasses import dataclass, field
 
 from ..sif.bounded import BoundsError
 from .content import AuditError, Content
-from .device_code import Code
+from .device_code import (
+    BUNDLE,
+    FATBIN,
+    PACKED,
+    Code,
+    read_bundles,
+    read_code_object,
+    read_cubin,
+    read_fatbins,
+    read_sycl,
+)
 from .elf import AMDGPU, CUDA, INTEL_GPU, MACHINES, NOBITS, Elf, Section, read_elf
-from .fatbin import MAGIC as FATBIN
-from .fatbin import read_cubin, read_fatbins
-from .offload_bundle import MAGIC as BUNDLE
-from .offload_bundle import PACKED, read_bundles, read_code_object, read_sycl
-from .runtimes import RuntimeLibrary, find_opened_names, find_runtime
+from .vendor_rules import RuntimeLibrary, find_opened_names, find_runtime
 
 FATBINS = (".nv_fatbin", "__nv_relfatbin")
 BUNDLES = (".hip_fatbin",)

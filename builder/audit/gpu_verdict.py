@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from .binary import Binary
 from .device_code import Code, Vendor
 from .distribution import Distribution, Inventory
 from .elf import parse_version
-from .runtimes import RuntimeLibrary, find_runtime
-from .targets import can_run, find_newest_ptx
+from .judged_machine import Judgement as Judgement
+from .judged_machine import Machine as Machine
+from .variants import FILE, find_unknown, find_unserved, is_for_gpu
+from .vendor_rules import RuntimeLibrary, can_run, find_newest_ptx, find_runtime
 
 
 def can_load_module(built: str, python: str) -> bool:
@@ -49,10 +50,6 @@ def _is_compatible(interpreter: str, abi: str, python: str) -> bool:
     return built == have and abi == f"cp{number}{'t' if free else ''}"
 
 
-Judgement = Literal[
-    "uses this GPU", "CPU only", "other vendor", "wrong runtime major", "no code for this GPU",
-    "library missing in the image", "newer glibc", "other Python", "other processor",
-]  # fmt: skip
 FINE: tuple[Judgement, ...] = ("uses this GPU", "CPU only")
 STACKS: Mapping[Vendor, str] = {"nvidia": "CUDA", "amd": "ROCm", "intel": "oneAPI 20"}
 NAMES: Mapping[str, str] = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "cpu": "no GPU"}
@@ -67,25 +64,9 @@ FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "pytorch": ("libtorch",),  # conda
     "libtorch": (),
     "tensorflow-base": (),
+    "cupy": (),  # of conda-forge, and built from source
 }
 SHOWN = 8  # targets that a reason lists
-
-
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """The GPU of a machine and what its driver serves; what is not known is empty, and is not judged.
-
-    `targets` are sm_90, gfx90a (with features where they are known: gfx90a:xnack+), or Intel's names (pvc); `majors`
-    those of CUDA or ROCm; `cuda` the newest toolkit that the driver is native to; `python` as 3.12 or 3.13t.
-    """
-
-    vendor: Literal["nvidia", "amd", "intel", "cpu"]
-    targets: tuple[str, ...] = ()
-    majors: tuple[int, ...] = ()
-    cuda: str = ""
-    arch: str = "x86_64"
-    glibc: str = ""
-    python: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,11 +80,12 @@ class Verdict:
     file: str
     reason: str
     wrong: bool = False
+    variant: str = ""  # the label of a variant wheel
 
 
 def judge(inventory: Inventory, machine: Machine) -> tuple[Verdict, ...]:
-    """A verdict for every distribution that has ELF files."""
-    found = [_judge(one, inventory, machine) for one in inventory.distributions if one.binaries]
+    """A verdict for every distribution that has ELF files or is a variant."""
+    found = [_judge(one, inventory, machine) for one in inventory.distributions if one.binaries or one.variant]
     using = {verdict.name.lower() for verdict in found if verdict.says == "uses this GPU"}
     return tuple(_judge_fault(verdict, machine, using) for verdict in found)
 
@@ -119,14 +101,17 @@ def _judge_fault(verdict: Verdict, machine: Machine, using: set[str]) -> Verdict
         reason = f"it is the build without a GPU: {reason}" if wrong else reason
     return Verdict(
         kind=verdict.kind, name=verdict.name, version=verdict.version, says=verdict.says, file=verdict.file,
-        reason=reason, wrong=wrong,
+        reason=reason, wrong=wrong, variant=verdict.variant,
     )  # fmt: skip
 
 
 def _judge(one: Distribution, inventory: Inventory, machine: Machine) -> Verdict:
-    says, file, reason = _judge_loading(one, inventory, machine) or _judge_gpu(one, inventory, machine)
-    path = file.path if file is not None else ""
-    return Verdict(kind=one.kind, name=one.name, version=one.version, says=says, file=path, reason=reason)
+    said = _judge_loading(one, inventory, machine) or _judge_variant(one, machine)
+    says, file, reason = said or _judge_gpu(one, inventory, machine)
+    path = file.path if file is not None else FILE if one.variant else ""
+    return Verdict(
+        kind=one.kind, name=one.name, version=one.version, says=says, file=path, reason=reason, variant=one.variant
+    )
 
 
 Said = tuple[Judgement, "Binary | None", str]
@@ -149,6 +134,21 @@ def _judge_loading(one: Distribution, inventory: Inventory, machine: Machine) ->
     if have and newest is not None and parse_version(newest.glibc) > parse_version(have):
         where = "the image" if inventory.glibc else "the base image"
         return "newer glibc", newest, f"it needs glibc {newest.glibc}, {where} has {have}"
+    return None
+
+
+def _judge_variant(one: Distribution, machine: Machine) -> Said | None:
+    """What the properties of a variant say; where the machine has them, its files say more if it has some."""
+    if not one.variant:
+        return None
+    unserved = find_unserved(one.features, machine)
+    if unserved is not None:
+        return unserved.says, None, unserved.reason
+    unknown = find_unknown(one.features, machine)
+    if unknown and not one.binaries:
+        return "CPU only", None, f"whether the machine has {', '.join(unknown)} of the variant is not known"
+    if is_for_gpu(one.features) and not one.binaries:
+        return "uses this GPU", None, f"the variant '{one.variant}' was built for it"
     return None
 
 

@@ -20,10 +20,13 @@ from pathlib import Path
 from ..sif.bounded import BoundsError, format_bound, parse_json
 from ..sif.tree import FILE, FOLDER, LINK, TreeEntry, walk
 from .binary import Binary, read_binary
-from .content import ELF, LARGEST, Candidate, Content, OpenFile, can_be_elf
+from .content import ELF, LARGEST, AuditError, Candidate, Content, OpenFile, can_be_elf
 from .distribution import Distribution, Inventory, Kind, SourceKind, Unread, make_inventory
+from .variants import FILE as VARIANT_FILE
+from .variants import Features, parse_variants
 
 RECORD = re.compile(r"(?:.*/)?(?P<name>[^/]+?)-(?P<version>[^/-]+)\.dist-info/RECORD")
+VARIANT = re.compile(rf"(?:.*/)?(?P<name>[^/]+?)-(?P<version>[^/-]+)\.dist-info/{re.escape(VARIANT_FILE)}")
 CONDA = re.compile(r"(?P<prefix>(?:.*/)?)conda-meta/[^/]+\.json")
 DPKG = re.compile(r"var/lib/dpkg/info/(?P<name>[^/:]+)(?::[^/]+)?\.list")
 PYTHON = re.compile(r"(?:^|/)python(3\.\d{1,3}t?)/")
@@ -35,7 +38,7 @@ UNREAD = 1000
 
 def is_metadata_file(path: str) -> bool:
     """Whether a file says who installed what."""
-    return any(form.fullmatch(path) for form in (RECORD, CONDA, DPKG))
+    return any(form.fullmatch(path) for form in (RECORD, VARIANT, CONDA, DPKG))
 
 
 @dataclass(frozen=True)
@@ -110,14 +113,35 @@ class TreeScan:
         grouped: dict[Package, list[Binary]] = defaultdict(list)
         for path, binary in sorted(self.binaries.items()):
             grouped[owners.get(path) or Package("files", f"/{path.rpartition('/')[0]}")].append(binary)
+        variants = self._read_variants()
+        for package in variants:
+            grouped.setdefault(package, [])
         found = [
             Distribution(
                 kind=package.kind, name=package.name, version=package.version, binaries=tuple(binaries),
-                python=package.python or _find_python(binaries),
+                python=package.python or _find_python(binaries), variant=variants.get(package, ("", {}))[0],
+                features=variants.get(package, ("", {}))[1],
             )
             for package, binaries in sorted(grouped.items(), key=lambda item: (item[0].kind, item[0].name.lower()))
         ]  # fmt: skip
         return make_inventory(kind, found, whole=whole, names=frozenset(self.names), unread=tuple(self.unread))
+
+    def _read_variants(self) -> dict[Package, tuple[str, Features]]:
+        """Label and properties of each package that was installed from a variant wheel."""
+        found: dict[Package, tuple[str, Features]] = {}
+        for path, content in self.metadata.items():
+            match = VARIANT.fullmatch(path)
+            if match is None:
+                continue
+            try:
+                rows = [*parse_variants(content).items()]
+            except AuditError as error:
+                self.skip(path, str(error))
+                continue
+            if rows:
+                package = Package("pip", match["name"].replace("_", "-"), match["version"], _parse_python(path))
+                found[package] = rows[0]
+        return found
 
     def _find_owners(self) -> dict[str, Package]:
         """Who installed each ELF file: pip's word before conda's, which lists what pip has installed too."""

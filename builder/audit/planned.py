@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from ..sif.bounded import BoundsError, open_file, read_json
+from ..sif.removal import remove
 from ..sif.squashfs import FILE, LINK
-from ..sif.tree import remove
+from . import CODE, REPORT
 from .content import AuditError, Candidate
 from .distribution import Distribution, Inventory, make_inventory
 from .gpu_verdict import Judgement, Machine, Verdict, judge
+from .images import merge_layers, open_member
 from .installed import TreeScan
-from .names import CODE, REPORT
-from .sif_image import merge_layers, open_member
 
 # What installs and then does not use the GPU; what does not load at all is found when it is imported.
 WRONG: tuple[Judgement, ...] = ("other vendor", "wrong runtime major", "no code for this GPU", "CPU only")
@@ -97,7 +97,11 @@ def judge_installed(distributions: Iterable[Distribution], plan: AuditPlan) -> t
     """The verdicts on what was installed; `wrong` is what stops a build."""
     found = judge(make_inventory("image", list(distributions)), plan.machine)
     judged = [says for says in WRONG if not (plan.cpu and says == "CPU only")]
-    return tuple(replace(verdict, wrong=verdict.wrong and verdict.says in judged) for verdict in found)
+    # An instruction that the processor lacks ends a job, and no import on the machine that builds.
+    variants = [verdict for verdict in found if verdict.variant and verdict.says == "other processor"]
+    return tuple(
+        replace(verdict, wrong=verdict.wrong and (verdict.says in judged or verdict in variants)) for verdict in found
+    )
 
 
 def describe(plan: AuditPlan, verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -107,7 +111,7 @@ def describe(plan: AuditPlan, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "ok": not any(verdict.wrong for verdict in verdicts), "packages": len(verdicts),
         "verdicts": [
             {"verdict": one.says, **{name: value for name, value in asdict(one).items() if name != "says"}}
-            for one in verdicts if one.wrong or one.says != "CPU only"
+            for one in verdicts if one.wrong or one.variant or one.says != "CPU only"
         ],
     }  # fmt: skip
 
@@ -146,6 +150,9 @@ def finish(plan: AuditPlan, verdicts: Sequence[Verdict], draft: Path) -> tuple[s
     path.unlink(missing_ok=True)
     remove(failed)  # of an earlier build
     path.write_text(text, encoding="utf-8")
+    for one in verdicts:
+        if one.variant and not one.wrong:
+            print(f"recipe: note: '{one.name}' {one.version} is the variant '{one.variant}': {one.reason}", flush=True)
     message, fix = explain_wrong(plan, verdicts)
     if not message:
         return "", ""

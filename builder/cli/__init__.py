@@ -1,0 +1,1 @@
+"""Commands: the only floor that prints for the user and sets exit codes."""

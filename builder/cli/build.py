@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from builder.cli.help import GroupedCommand
+from builder.cli.input_options import add_input_options, read_choice
 from builder.cli.inputs import (
     add_compile_options,
     add_here_option,
@@ -24,7 +26,6 @@ from builder.cli.options import (
     add_batch_options,
     add_former_flag,
     add_launch_options,
-    add_shape_options,
     add_wrong_values,
     check_tmpdir,
     make_launch_variables,
@@ -33,9 +34,14 @@ from builder.cli.options import (
 from builder.cli.output import echo
 from builder.cli.targets import Selection, add_words_argument, load_sites, read_words
 from builder.cli.terminal import Terminal
+from builder.cli.typed import make_other_line
 from builder.execute.build_options import ExecutionOptions
 from builder.pipeline.build import build
 from builder.pipeline.request import BuildRequest, SlurmOptions
+
+# Variables of scripts that are run by hand: a build judges its own image, with nothing of this machine in it.
+SET_HERE = ("RECIPE_FETCH", "RECIPE_UPDATE", "RECIPE_RAN")  # which only recipe gives to the scripts
+BY_HAND = ("RECIPE_IMAGE", "RECIPE_BINDS")
 
 
 @click.command("build", cls=GroupedCommand)
@@ -48,6 +54,11 @@ from builder.pipeline.request import BuildRequest, SlurmOptions
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Look for what it needs, print what it would do, and do nothing.")
 @click.option("-f", "--force", is_flag=True, help="Replace an output that exists.")
+@click.option(
+    "--update",
+    is_flag=True,
+    help="Add what is new to the installation that is there (tykky): packages of pip, commands.",
+)
 @click.option("--from", "start", metavar="STEP", default="", help="Start from a step; the earlier ones are done.")
 @click.option("--no-smoke", is_flag=True, help="Build without the smoke test.")
 @click.option(
@@ -73,7 +84,7 @@ from builder.pipeline.request import BuildRequest, SlurmOptions
 @add_here_option
 @add_batch_options
 @add_launch_options
-@add_shape_options
+@add_input_options
 @add_compile_options
 @add_verbosity
 def run_command(
@@ -101,7 +112,9 @@ def run_command(
 def _make_request(
     named: Selection, options: dict[str, Any], *, slurm: SlurmOptions, shape: tuple[int | None, int | None]
 ) -> BuildRequest:
-    environment = {name: value for name, value in os.environ.items() if name != "RECIPE_FETCH"}
+    environment = {name: value for name, value in os.environ.items() if name not in (*SET_HERE, *BY_HAND)}
+    if ignored := [name for name in BY_HAND if os.environ.get(name)]:
+        echo(f"note: {' and '.join(ignored)} is not used: a build tests its own image alone", err=True)
     for option, variable in (("accept_licenses", "RECIPE_ACCEPT_LICENSES"), ("offline", "RECIPE_OFFLINE")):
         if options[option]:
             environment[variable] = "yes"
@@ -110,6 +123,7 @@ def _make_request(
     return BuildRequest(
         sites=named.sites,
         files=named.files,
+        choice=read_choice(named.files),
         sites_folder=find_sites_folder(),
         options=ExecutionOptions(environment=environment, **{name: options[name] for name in names}),
         slurm=slurm,
@@ -119,5 +133,13 @@ def _make_request(
         output=options["output"],
         dry_run=options["dry_run"],
         here=options["here"],
+        update=options["update"],
         parallel=options["jobs"],
+        write_plan_line=partial(_write_plan_line, click.get_current_context()),
     )
+
+
+def _write_plan_line(context: click.Context, site: str, file: str) -> str:
+    """The command that writes the plan folder alone; several builds ask in threads, which have no context."""
+    with context.scope(cleanup=False):
+        return make_other_line("plan", site, file)

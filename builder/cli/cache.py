@@ -6,27 +6,24 @@ import math
 import os
 import time
 from copy import copy
-from dataclasses import asdict
 
 import click
 
 from builder.cli.inputs import add_plain_verbosity
-from builder.cli.json_documents import emit_document, format_option
-from builder.cli.output import color_verdict, color_word, echo
-from builder.execute.layer_cache import (
+from builder.cli.output import color_verdict, color_word, echo, emit_document, format_option
+from builder.execute.cache_maintenance import (
     COMPILED,
-    CacheItem,
     check_files,
     explain_no_locks,
     is_layer_cache_missing,
     list_foreign,
-    list_items,
     measure_downloads,
     open_cache,
     prune,
     prune_downloads,
 )
-from builder.layers.cache_folders import find_cache_folder
+from builder.layers.cache import CacheEntry
+from builder.layers.private_folders import find_cache_folder
 from builder.model.text import escape_line
 
 SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
@@ -43,11 +40,11 @@ def run_command() -> None:
 @add_plain_verbosity
 def list_entries(shape: str) -> None:
     """List the files of the cache, least recently used first."""
-    rows = () if is_layer_cache_missing(os.environ) else list_items(open_cache(os.environ))
+    rows = () if is_layer_cache_missing(os.environ) else open_cache(os.environ).list_entries()
     if shape == "json":
         fetched_bytes = {name: size for name, size in measure_downloads(os.environ).items() if size > SMALL}
         total = sum(row.size for row in rows)
-        emit_document({"bytes": total, "files": [asdict(row) for row in rows], "downloads": fetched_bytes})
+        emit_document({"bytes": total, "files": [describe_entry(row) for row in rows], "downloads": fetched_bytes})
         return
     for row in rows:
         echo(format_entry(row))
@@ -73,7 +70,7 @@ def check() -> int:
     store = open_cache(os.environ)
     altered, stray = check_files(store)
     for row in altered:
-        what = "altered, still there" if os.path.lexists(row.file) else "altered, removed"
+        what = "altered, still there" if os.path.lexists(row.path) else "altered, removed"
         echo(color_verdict(f"{what}: {format_entry(row)}"))
     for path in stray:
         echo(f"belongs to nothing, removed: {escape_line(str(path))}")
@@ -131,7 +128,13 @@ def shrink(gib: float | None, fetched: bool, dry_run: bool) -> None:
         echo(escape_line(f"note: not made by recipe, kept: {', '.join(foreign[:SHOWN])}{more}"), err=True)
 
 
-def format_entry(row: CacheItem) -> str:
+def describe_entry(row: CacheEntry) -> dict[str, object]:
+    """One file of the cache as data; `used` is a time in seconds since 1970."""
+    names = ("kind", "title", "key", "size", "used")
+    return {**{name: getattr(row, name) for name in names}, "file": str(row.path)}
+
+
+def format_entry(row: CacheEntry) -> str:
     """Write one file of the cache as a line."""
     used = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.used))
     return escape_line(f"{row.kind:8}  {row.key[:12]}  {row.size / 1e6:9.1f} MB  {used}  {row.title}")

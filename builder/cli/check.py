@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from builder.cli.check_formats import CheckResult
 from builder.cli.help import GroupedCommand
+from builder.cli.input_options import add_input_options, read_choice
 from builder.cli.inputs import add_compile_options, add_locked_option, add_verbosity, find_sites_folder, make_context
 from builder.cli.output import (
     StyledText,
@@ -23,25 +26,28 @@ from builder.cli.output import (
     shorten_image,
     show_findings,
 )
-from builder.cli.screen import get_screen_width
+from builder.cli.streams import get_screen_width
 from builder.cli.targets import Selection, read_words
-from builder.compile.backends import check_backend
 from builder.compile.image_files import make_expectations
 from builder.model.finding import (
     BuilderError,
     ConfigError,
     Finding,
-    ToolError,
     UnsupportedError,
-    find_nearest,
     select_errors,
 )
-from builder.model.recipe import Recipe
-from builder.model.target import Context, Target
+from builder.model.recipe import STDIN, Recipe
+from builder.model.target import Context
 from builder.model.text import escape_line
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
-from builder.pipeline.plans import add_lock, make_target
+from builder.pipeline.refusals import check_target
+from builder.pipeline.resolution import resolve_recipe
+
+if TYPE_CHECKING:  # loaded where packages are looked up
+    from builder.lock.session import Session
+
+    Sessions = Callable[[], Session]
 
 MIN_IMAGE = 16  # columns for the name of an image
 MOST_ROUNDS = 5  # of edits that show what the next ones correct
@@ -63,9 +69,18 @@ SHAPES = ["text", "table", "json", "sarif", "github"]
 )
 @click.option("--explain", is_flag=True, help="Say of every package what it becomes, and why.")
 @click.option("--strict", is_flag=True, help="Exit with 3 for a warning, or a refusal on any of the sites, too.")
+@click.option(
+    "--resolve",
+    "look_up",
+    is_flag=True,
+    help="Ask the indexes and channels for every package that is installed, and judge those, too.",
+)
 @click.option("--fix", is_flag=True, help="Correct the files where a fix is exact, and print the changes.")
-@click.option("-n", "--diff", "only_diff", is_flag=True, help="With --fix: print the changes, and write nothing.")
+@click.option(
+    "-n", "--diff", "only_diff", is_flag=True, help="Print the changes that --fix would make, and write nothing."
+)
 @add_locked_option
+@add_input_options
 @add_compile_options
 @add_verbosity
 def run_command(
@@ -74,6 +89,7 @@ def run_command(
     ignored: tuple[str, ...],
     explain: bool,
     strict: bool,
+    look_up: bool,
     fix: bool,
     only_diff: bool,
     verbose: int,
@@ -89,11 +105,19 @@ def run_command(
     if (fix or only_diff) and shape != "text":
         message = f"--fix prints the changes as a diff, and --format {shape} the findings"
         raise ConfigError(Finding(code="usage", message=message, fix="leave out --format, or --fix and --diff"))
+    if (fix or only_diff) and look_up:
+        message = "--fix corrects what the file says, and --resolve finds what it does not say"
+        raise ConfigError(Finding(code="usage", message=message, fix="use one after the other"))
+    if (fix or only_diff) and STDIN in words:
+        message = "--fix corrects a file, and '-' is standard input"
+        raise ConfigError(Finding(code="usage", message=message, fix="save it to a file, and name that"))
     context = make_context(**chosen)
     if fix or only_diff:
         asked, outcomes, faults = _correct(words, ignored=ignored, context=context, write=fix and not only_diff)
     else:
-        _, asked, outcomes, faults = _check_words(words, ignored=ignored, context=context)
+        with ExitStack() as stack:
+            sessions = _open_sessions(stack) if look_up else None
+            _, asked, outcomes, faults = _check_words(words, ignored=ignored, context=context, sessions=sessions)
         _print([*faults, *outcomes], shape=shape, asked=asked, explain=explain, quiet=quiet and not verbose)
     if faults:
         raise click.exceptions.Exit(2)
@@ -101,27 +125,47 @@ def run_command(
         raise click.exceptions.Exit(3)
 
 
+def _open_sessions(stack: ExitStack) -> Sessions:
+    from builder.cli.lock import open_sessions
+
+    return stack.enter_context(open_sessions())
+
+
 def _check_words(
-    words: Sequence[str], *, ignored: Sequence[str], context: Context, texts: Mapping[Path, str] = NO_TEXTS
+    words: Sequence[str],
+    *,
+    ignored: Sequence[str],
+    context: Context,
+    texts: Mapping[Path, str] = NO_TEXTS,
+    sessions: Sessions | None = None,
 ) -> tuple[Selection, bool, list[CheckResult], list[CheckResult]]:
     """What was named, whether sites were, the result for each site, and the files that cannot be read.
 
     `texts` are checked in the place of what their files hold. Raises ConfigError for faulty arguments.
     """
     named = read_words(words, without="all")
-    asked = bool(set(words) & set(named.sites))
+    asked = bool(named.note or set(words) & set(named.sites))
+    if named.note and texts is NO_TEXTS:
+        echo(named.note, err=True)
     outcomes, faults = list[CheckResult](), list[CheckResult]()
+    choice = read_choice(named.files)
     whole = () if asked else _select_readable(named.sites)
     for path in named.files:
         try:
-            recipe = load_recipe(path, text=texts.get(path))
+            recipe = load_recipe(path, text=texts.get(path), choice=choice)
         except ConfigError as error:
             faults.append(CheckResult(site="", file=str(path), findings=_name_lines(error.findings)))
             continue
         sites = named.sites if asked else whole
-        found = (_check_recipe(name, file=str(path), recipe=recipe, context=context) for name in sites)
-        outcomes += [_drop_ignored(outcome, ignored=ignored) for outcome in found]
-    _check_codes(ignored, faults=faults)
+        found = (
+            _check_recipe(name, file=str(path), recipe=recipe, context=context, sessions=sessions) for name in sites
+        )
+        outcomes += found
+    if ignored:
+        from builder.cli.check_formats import check_codes, drop_ignored
+
+        outcomes = [drop_ignored(outcome, ignored=ignored) for outcome in outcomes]
+        check_codes(ignored, faults=faults)
     return named, asked, outcomes, faults
 
 
@@ -160,18 +204,29 @@ def _correct(
     named, asked, outcomes, faults = _check_words(words, ignored=ignored, context=context)
     if write:
         corrections.check_writable(named.files)
+    files = list(named.files)
     for _ in range(MOST_ROUNDS):
         every = [finding for result in [*faults, *outcomes] for finding in result.findings]
-        after = corrections.apply_findings(named.files, every, texts=texts)
+        after = corrections.apply_findings(files, every, texts=texts)
         if after == texts:
             break
-        texts = after
-        _, _, outcomes, faults = _check_words(words, ignored=ignored, context=context, texts=texts)
+        _, _, found, wrong = _check_words(words, ignored=ignored, context=context, texts=after)
+        spoiled = [file for file in files if after.get(file) != texts.get(file) and _is_spoiled(file, faults, wrong)]
+        if spoiled:  # such a file is not corrected further, and stays as it was in the previous round
+            files = [file for file in files if file not in spoiled]
+            continue
+        texts, outcomes, faults = after, found, wrong
     changed = corrections.emit_changes(texts)
     if write:
         corrections.write_texts(texts)
     _report_correction([*faults, *outcomes], asked=asked, changed=changed, write=write)
     return asked, outcomes, faults
+
+
+def _is_spoiled(file: Path, before: Sequence[CheckResult], after: Sequence[CheckResult]) -> bool:
+    """Whether the edits made a file that cannot be read of one that could be, or no YAML."""
+    old, new = ([one for one in faults if one.file == str(file)] for faults in (before, after))
+    return bool(new) and (not old or any(found.code.startswith("yaml-") for one in new for found in one.findings))
 
 
 def _report_correction(results: Sequence[CheckResult], *, asked: bool, changed: int, write: bool) -> None:
@@ -185,7 +240,7 @@ def _report_correction(results: Sequence[CheckResult], *, asked: bool, changed: 
     one_each = {finding if asked else (finding.code, finding.at): finding for finding in reversed(shown)}
     show_findings(reversed(one_each.values()))
     if changed:
-        word = "corrected" if write else "could be corrected: leave out --diff"
+        word = "corrected" if write else f"can be corrected: `{_write_fix_line()}` does it"
         echo(f"{changed} {'line' if changed == 1 else 'lines'} {word}", err=True)
     elif left:
         message, fix = "no finding has an exact fix", "follow the fix of each finding by hand"
@@ -198,6 +253,14 @@ def _report_correction(results: Sequence[CheckResult], *, asked: bool, changed: 
             echo(f"{f'{result.file} on ' if several else ''}{result.site}: {result.word}", err=True)
 
 
+def _write_fix_line() -> str:
+    """The line again that writes what --diff has shown."""
+    from builder.cli.typed import remove_options
+
+    line = remove_options(["-n", "--diff"])
+    return line if click.get_current_context().params["fix"] else f"{line} --fix"
+
+
 def _is_warning_of_line(finding: Finding) -> bool:
     return finding.level == "warning" and finding.at is not None and finding.at.line is not None
 
@@ -206,47 +269,18 @@ def _is_refused(outcome: CheckResult, *, strict: bool) -> bool:
     return any(finding.level == "error" or (strict and finding.level == "warning") for finding in outcome.findings)
 
 
-def _check_codes(ignored: Sequence[str], *, faults: Sequence[CheckResult]) -> None:
-    """Raise ConfigError for unknown codes, and for those of a file that cannot be read."""
-    if not ignored:
-        return
-    from builder.cli.check_formats import list_codes
-
-    known = list_codes()
-    form = {finding.code for result in faults for finding in result.findings}
-    refused = []
-    for code in ignored:
-        if code in form:
-            message = f"'{code}' says that the file cannot be read: it cannot be ignored"
-            refused.append(Finding(code="ignore", message=message, fix="correct it as its own fix says"))
-        elif code not in known:
-            near = find_nearest(code, known=known)
-            fix = f"did you mean '{near}'?" if near else "copy the code in brackets of a finding: warning[CODE]"
-            fix = _split_codes(code, known=known) or fix
-            message = f"no finding that may be ignored has the code '{code}'"
-            refused.append(Finding(code="ignore", message=message, fix=fix))
-    if refused:
-        raise ConfigError(*refused)
-
-
-def _split_codes(text: str, *, known: Collection[str]) -> str:
-    """The fix for several codes in one value; "" where they are not all codes."""
-    codes = [code for code in re.split(r"[,; ]+", text) if code]
-    several = len(codes) > 1 and all(code in known for code in codes)
-    return f"write {' '.join(f'--ignore {code}' for code in codes)}" if several else ""
-
-
-def _check_recipe(name: str, *, file: str, recipe: Recipe, context: Context) -> CheckResult:
+def _check_recipe(
+    name: str, *, file: str, recipe: Recipe, context: Context, sessions: Sessions | None = None
+) -> CheckResult:
     site = load_site(name, folder=find_sites_folder())
     try:
-        target = make_target(site, recipe, context=add_lock(context, recipe, site.name))
-        findings = check_backend(target)
-        if target.lock is not None:  # what a lock holds is read when it is written into a plan
-            from builder.compile.compile import compile_plan
+        target = resolve_recipe(site, recipe, context=context)
+        findings = check_target(target, recipe=recipe, context=context)
+        if sessions is not None:
+            from builder.cli.lock import look_up
 
-            compile_plan(target, page=False)
-        if target.base.reference.startswith("/") and Path(target.base.reference).exists():
-            findings = (*findings, *_list_base_faults(target, recipe=recipe, context=context))
+            _say_waiting(name, file=file)
+            target, findings = look_up(target, findings, session=sessions())
     except UnsupportedError as error:
         return CheckResult(site=name, file=file, findings=error.findings)
     except ConfigError:
@@ -263,33 +297,10 @@ def _check_recipe(name: str, *, file: str, recipe: Recipe, context: Context) -> 
     )
 
 
-def _list_base_faults(target: Target, *, recipe: Recipe, context: Context) -> tuple[Finding, ...]:
-    """What a build refuses of a base image that is here: its processor, its Python, its glibc.
-
-    Raises ConfigError for a file of the user's own that is no base image.
-    """
-    from builder.compile.compile import compile_plan
-    from builder.pipeline.prepare import check_base_file
-    from builder.pipeline.request import Build
-
-    plan = compile_plan(target, page=False)
-    build = Build(plan=plan, site=target.site, recipe=recipe, context=context, image=Path(plan.image))
-    try:
-        check_base_file(build, environment=os.environ)
-    except (UnsupportedError, ToolError) as error:
-        return error.findings
-    return ()
-
-
-def _drop_ignored(outcome: CheckResult, *, ignored: Sequence[str]) -> CheckResult:
-    """Leave out the ignored codes; raises ConfigError for an error, which no build can pass."""
-    refused = {finding.code for finding in select_errors(outcome.findings)} & set(ignored)
-    if refused:
-        code = sorted(refused)[0]
-        message = f"'{code}' is an error on '{outcome.site}': it cannot be ignored"
-        raise ConfigError(Finding(code="ignore", message=message, fix="correct it as its own fix says"))
-    findings = tuple(finding for finding in outcome.findings if finding.code not in ignored)
-    return CheckResult(**{**vars(outcome), "findings": findings})
+def _say_waiting(site: str, *, file: str) -> None:
+    """Say on a terminal what takes seconds: the servers that are asked."""
+    if sys.stderr.isatty() and not click.get_current_context().params.get("quiet"):
+        echo(f"asking the indexes and channels for the packages of {file} on {site} ...", err=True)
 
 
 def _print(outcomes: Sequence[CheckResult], *, shape: str, asked: bool, explain: bool, quiet: bool) -> None:

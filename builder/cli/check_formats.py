@@ -1,19 +1,22 @@
-"""Results of `recipe check` for other programs: JSON, SARIF 2.1.0 for code hosts, annotations for GitHub."""
+"""Findings for other programs, less those of --ignore, also those that end a command: JSON, SARIF 2.1.0, GitHub."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import click
+
 import builder
-from builder.cli.json_documents import make_document
-from builder.model.finding import Finding, select_errors
+from builder.cli.output import emit, emit_document, make_document
+from builder.model.finding import ConfigError, Finding, find_nearest, select_errors
 from builder.model.plan import PackageDecision
 from builder.model.text import escape_line
 
@@ -198,3 +201,91 @@ def read_page(code: str) -> str:
 def list_codes() -> tuple[str, ...]:
     """Every code with a page, which `--ignore` accepts."""
     return tuple(sorted(path.stem for path in _find_pages().glob("*.md") if path.stem != "README"))
+
+
+def drop_ignored(outcome: CheckResult, *, ignored: Sequence[str]) -> CheckResult:
+    """Leave out the ignored codes; raises ConfigError for an error, which no build can pass."""
+    refused = {finding.code for finding in select_errors(outcome.findings)} & set(ignored)
+    if refused:
+        code = sorted(refused)[0]
+        message = f"'{code}' is an error on '{outcome.site}': it cannot be ignored"
+        raise ConfigError(Finding(code="ignore", message=message, fix="correct it as its own fix says"))
+    findings = tuple(finding for finding in outcome.findings if finding.code not in ignored)
+    return CheckResult(**{**vars(outcome), "findings": findings})
+
+
+def check_codes(ignored: Sequence[str], *, faults: Sequence[CheckResult]) -> None:
+    """Raise ConfigError for unknown codes, and for those of a file that cannot be read."""
+    if not ignored:
+        return
+    known = list_codes()
+    form = {finding.code for result in faults for finding in result.findings}
+    refused = []
+    for code in ignored:
+        if code in form:
+            message = f"'{code}' says that the file cannot be read: it cannot be ignored"
+            refused.append(Finding(code="ignore", message=message, fix="correct it as its own fix says"))
+        elif code not in known:
+            near = find_nearest(code, known=known)
+            fix = f"did you mean '{near}'?" if near else "copy the code in brackets of a finding: warning[CODE]"
+            fix = _split_codes(code, known=known) or fix
+            message = f"no finding that may be ignored has the code '{code}'"
+            refused.append(Finding(code="ignore", message=message, fix=fix))
+    if refused:
+        raise ConfigError(*refused)
+
+
+def _split_codes(text: str, *, known: Collection[str]) -> str:
+    """The fix for several codes in one value; "" where they are not all codes."""
+    codes = [code for code in re.split(r"[,; ]+", text) if code]
+    several = len(codes) > 1 and all(code in known for code in codes)
+    return f"write {' '.join(f'--ignore {code}' for code in codes)}" if several else ""
+
+
+SHAPES = ("json", "sarif", "github")
+
+
+def emit_failure(findings: Sequence[Finding], *, arguments: Sequence[str], root: click.Group) -> None:
+    """Print the findings that ended a command in the format that its words ask for; nothing for text."""
+    from builder.cli.usage import find_context
+
+    command = find_context(root, arguments).command
+    words = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    shape = _find_shape(command, words)
+    file = next((word for word in words[1:] if os.path.isfile(word)), "")  # noqa: PTH113  # no error for a long word
+    results = [CheckResult(site="", file=file, findings=tuple(findings))]
+    if shape == "json":
+        content: dict[str, Any] = make_json(results) if command.name == "check" else {}
+        emit_document(content | {"findings": [asdict(finding) for finding in findings]})
+    elif shape == "sarif":
+        emit(json.dumps(make_sarif(results), indent=2))
+    elif shape == "github":
+        emit("\n".join(make_github_lines(results)))
+
+
+def _find_shape(command: click.Command, words: Sequence[str]) -> str:
+    """The format of a program that the words ask for, "" where they ask for text or for none.
+
+    Of a wrong value the one before it counts. A command without the format has JSON.
+    """
+    shape, shapes = "", list[str]()
+    for at, word in enumerate(words):
+        if word == "--format":
+            shapes += words[at + 1 : at + 2]
+        elif word.startswith("--format="):
+            shapes.append(word.partition("=")[2])
+    known = _list_shapes(command)
+    if "--json" in words and (not known or any("--json" in param.opts for param in command.params)):
+        shape = "json"
+    found = next((word for word in reversed([shape, *shapes]) if word in (*known, *SHAPES)), "")
+    if found not in known:
+        return "json" if found in SHAPES and (known or found == "json") else ""
+    return found if found in SHAPES else ""
+
+
+def _list_shapes(command: click.Command) -> Sequence[str]:
+    """The formats of a command, text too; all of them where the words name no command."""
+    if isinstance(command, click.Group):
+        return ("text", *SHAPES)
+    kinds = [param.type for param in command.params if "--format" in param.opts]
+    return [str(name) for kind in kinds if isinstance(kind, click.Choice) for name in kind.choices]

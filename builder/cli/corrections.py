@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from builder.cli.output import emit
 from builder.model.finding import ConfigError, Edit, Finding, Location
 from builder.model.secrets import redact
+from builder.parse.other_formats import PIP_SUFFIXES
 from builder.parse.yaml import parse_yaml, read_text
 from builder.system.files import write_atomic
 
@@ -21,11 +23,11 @@ _CONDA = re.compile(r"(?<![=<>!~])=(?!=)|::")  # a spec that pip does not take
 
 
 def replace_tabs(text: str) -> str | None:
-    """Replace each tab of the indentation by two spaces; None if spaces indent lines too."""
-    indents = [line[: len(line) - len(line.lstrip())] for line in text.splitlines() if line.strip()]
+    """Replace each tab of the indentation by two spaces; None if spaces indent lines, other than comments, too."""
+    indents = [line[: len(line) - len(line.lstrip())] for line in text.splitlines() if _has_content(line)]
     if any(" " in indent for indent in indents) or not any(indents):
         return None
-    return re.sub(r"^\t+", lambda found: "  " * len(found[0]), text, flags=re.MULTILINE)
+    return re.sub(r"^[ \t]*\t[ \t]*", lambda found: found[0].expandtabs(2), text, flags=re.MULTILINE)
 
 
 def indent_items(lines: list[str], head: int) -> bool:
@@ -111,11 +113,13 @@ def apply_findings(files: Sequence[Path], findings: Iterable[Finding], *, texts:
     found = dict(texts)
     for file in files:
         own = [edit for edit in every if edit.file == str(file)]
+        if file.suffix.lower() in (".toml", ".json"):  # items have commas: none is moved or removed
+            own = [edit for edit in own if edit.new and not edit.below and '"' not in edit.new]
         if not own:  # it may not be readable at all
             continue
-        before = found[file] if file in found else read_text(file, what="recipe", name=str(file))
+        before = found[file] if file in found else _read(file)
         after, made = apply_edits(before, own)
-        if made and after != before and _is_yaml(after, file=file):
+        if made and after != before and _is_readable(after, file=file):
             found[file] = after
     return found
 
@@ -124,7 +128,7 @@ def emit_changes(texts: Mapping[Path, str]) -> int:
     """Print the difference of each text from its file, and return the number of changed lines."""
     changed = 0
     for file, after in texts.items():
-        before = read_text(file, what="recipe", name=str(file))
+        before = _read(file)
         lines = list(difflib.unified_diff(_split_lines(before), _split_lines(after), f"a/{file}", f"b/{file}"))
         marks = [line[0] for line in lines[2:]]
         changed += max(marks.count("-"), marks.count("+"))
@@ -134,8 +138,16 @@ def emit_changes(texts: Mapping[Path, str]) -> int:
     return changed
 
 
+def _read(file: Path) -> str:
+    """Read an environment file as it was read before: UTF-16 by its mark, where it is no YAML."""
+    return read_text(file, what="recipe", name=str(file), marked=file.suffix.lower() in PIP_SUFFIXES)
+
+
 def write_texts(texts: Mapping[Path, str]) -> None:
-    """Write each text into its file; a byte order mark and the mode of a file stay."""
+    """Write each text into its file; the byte order mark of UTF-8 and the mode of a file stay.
+
+    A file in UTF-16 is UTF-8 afterwards.
+    """
     for file, text in texts.items():
         mark = BOM if file.read_bytes().startswith(BOM.encode()) else ""
         write_atomic(file.resolve(), mark + text, keep=True)
@@ -145,15 +157,17 @@ def check_writable(files: Sequence[Path]) -> None:
     """Raise ConfigError for files that must not be changed: a rename would replace them without asking."""
     refused = [file for file in files if file.is_file() and not _is_writable(file)]
     if refused:
-        fix = "give yourself the right to write it (chmod u+w), or make the changes that --diff prints in a copy"
-        raise ConfigError(
-            *(
-                Finding(
-                    code="path-refused", message=f"'{file}' may not be written", at=Location(file=str(file)), fix=fix
-                )
-                for file in refused
-            )
-        )
+        raise ConfigError(*(_explain_refusal(file) for file in refused))
+
+
+def _explain_refusal(file: Path) -> Finding:
+    word, at = shlex.quote(str(file)), Location(file=str(file))
+    if file.stat().st_uid == os.geteuid():
+        fix = f"`chmod u+w {word}`, or make the changes that --diff prints in a copy"
+        return Finding(code="path-refused", message=f"'{file}' may not be written", at=at, fix=fix)
+    copy = shlex.quote(f"{file.stem}-mine{file.suffix}")
+    message = f"'{file}' belongs to another user, and may not be written"
+    return Finding(code="path-refused", message=message, at=at, fix=f"correct a copy: `cp {word} {copy}`")
 
 
 def _is_writable(file: Path) -> bool:
@@ -200,9 +214,17 @@ def _count_same_lines(one: str, other: str) -> int:
     return sum(a == b for a, b in zip(_split_lines(one), _split_lines(other), strict=True))
 
 
-def _is_yaml(text: str, *, file: Path) -> bool:
-    """Whether the result is valid YAML; a requirements file need not be."""
-    if file.suffix.lower() not in (".yml", ".yaml"):
+def _is_readable(text: str, *, file: Path) -> bool:
+    """Whether the result is still valid YAML, JSON or TOML; a requirements file need not be."""
+    if file.suffix.lower() == ".toml":
+        from builder.parse.toml import parse_toml
+
+        try:
+            parse_toml(text, file=str(file))
+        except ConfigError:
+            return False
+        return True
+    if file.suffix.lower() not in (".yml", ".yaml", ".json"):
         return True
     try:
         parse_yaml(text, file=str(file), faults=[])
@@ -219,6 +241,12 @@ def _replace_words(line: str, edit: Edit) -> str | None:
     if len(found) != 1:
         return None
     start, end = found[0].span()
+    if ": " in edit.old and ": " not in edit.new:  # a key with its value becomes a text: its braces go with it
+        before, after = head[:start].rstrip(), head[end:].lstrip()
+        if before.endswith("{") and after.startswith("}"):
+            start, end = len(before) - 1, len(head) - len(after) + 1
+        elif "{" in before:
+            return None  # one of several keys
     return head[:start] + edit.new + head[end:] + mark + comment
 
 

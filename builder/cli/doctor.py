@@ -5,36 +5,44 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 
 import click
 
+from builder.cli.file_kinds import find_kind
 from builder.cli.inputs import add_plain_verbosity, find_sites_folder, make_context
-from builder.cli.json_documents import emit_document, format_option
-from builder.cli.output import StyledText, color_word, echo, format_columns
-from builder.cli.variables import find_wrong, suggest_value
+from builder.cli.output import StyledText, color_word, echo, emit_document, format_columns, format_option
+from builder.cli.typed import make_typed_line
+from builder.cli.variables import find_wrong, show_value, suggest_value
 from builder.execute.doctor import examine, examine_sites
 from builder.execute.doctor_readings import Reading
-from builder.model.finding import BuilderError
-from builder.model.text import sanitize
+from builder.execute.uv_values import find_uv_faults
+from builder.model.finding import BuilderError, ConfigError, Finding
+from builder.parse.recipe import load_recipe
 from builder.parse.site import find_site_files, load_site
 
 WORDS = {"ok": "ok", "bad": "BAD", "none": "-"}
 
 
 @click.command("doctor")
-@click.argument("site", required=False)
+@click.argument("words", metavar="[SITE] [ENV]", nargs=-1)
 @click.option("--offline", is_flag=True, help="Ask no server.")
 @format_option
 @add_plain_verbosity
-def run_command(site: str | None, offline: bool, shape: str) -> None:
+def run_command(words: tuple[str, ...], offline: bool, shape: str) -> None:
     """Check whether this machine can build for SITE, and what is missing.
 
     It looks at engines, kernel, places, network, Slurm and GPU driver, and changes nothing. On a GPU node it compares
     the driver with the one of SITE's file. The exit code is 4 when SITE's default backend cannot work here, or a
-    RECIPE_* variable is wrong. Without SITE it prints which of all sites could be built here.
+    RECIPE_* variable is wrong. Without SITE it prints which of all sites could be built here. With ENV it asks the
+    indexes that the file names, too.
     """
+    site, file = _read_words(words)
     loaded = load_site(site, folder=find_sites_folder()) if site else None
-    readings = list(examine(loaded, environment=os.environ, offline=offline))
+    recipe = load_recipe(file) if file else None
+    tell = partial(echo, err=True)
+    readings = list(examine(loaded, environment=os.environ, offline=offline, recipe=recipe, tell=tell))
     readings += _check_variables(os.environ)
     if loaded is None:
         sites = {name: load_site(name) for name in find_site_files()}
@@ -47,13 +55,30 @@ def run_command(site: str | None, offline: bool, shape: str) -> None:
         raise click.exceptions.Exit(4)
 
 
+def _read_words(words: Sequence[str]) -> tuple[str | None, Path | None]:
+    """The site and the environment file, each None where it is not named; raises ConfigError for anything else."""
+    known = find_site_files(find_sites_folder())
+    is_file = bool(words) and words[0] not in known and find_kind(Path(words[0])) == "an environment file"
+    late = words[1] if len(words) > 1 and words[1] in known else ""
+    if len(words) > 2 or late or (is_file and len(words) == 2):
+        line = make_typed_line([late, words[0]] if is_file and late else words[: 1 if late or is_file else 2])
+        message = "'doctor' takes one site and, after it, one environment file"
+        raise ConfigError(Finding(code="usage", message=message, fix=f"`{line}`"))
+    if is_file:
+        return None, Path(words[0])
+    return (words[0] if words else None), (Path(words[1]) if len(words) == 2 else None)
+
+
 def _check_variables(environment: Mapping[str, str]) -> Iterator[Reading]:
     """A reading for each variable whose value a command would refuse."""
     for name, wrong in find_wrong(environment).items():
-        says = f"'{sanitize(environment[name], limit=200)}': {wrong}"
+        says = f"'{show_value(environment[name])}': {wrong}"
         yield Reading(name=name, state="bad", says=says, fix=suggest_value(name), group="variables")
+    for finding in find_uv_faults(environment):
+        name = finding.at.key if finding.at else ""
+        yield Reading(name=name, state="bad", says=finding.message, fix=finding.fix, group="variables")
     try:
-        make_context()  # reads the ones that are no option
+        make_context(account=environment.get("SBATCH_ACCOUNT"))  # reads the ones that are no option
     except BuilderError as error:
         for finding in error.findings:
             name = finding.at.key if finding.at else ""

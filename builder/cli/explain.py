@@ -11,8 +11,7 @@ import click
 
 from builder.cli.check_formats import list_codes, read_page
 from builder.cli.inputs import add_plain_verbosity
-from builder.cli.json_documents import emit_document, format_option
-from builder.cli.output import echo
+from builder.cli.output import echo, emit_document, format_option
 from builder.model.finding import ConfigError, Finding
 from builder.model.variables import split_words
 
@@ -52,7 +51,10 @@ def _name(word: str) -> str:
     known = (*list_codes(), *list_classed_codes())
     if name in known:
         return name
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    parts = [code for code in known if name in code.split("-")]
+    near = sorted(parts, key=lambda code: not code.startswith(name))[:4] or get_close_matches(
+        name, known, n=3, cutoff=0.5
+    )
     listed = " or ".join(f"`recipe explain {code}`" for code in near)
     fix = f"did you mean {listed}?" if near else "copy the word in brackets of a finding: error[torch-build]"
     raise ConfigError(Finding(code="code-unknown", message=f"there is no code '{word}'", fix=fix))
@@ -100,12 +102,16 @@ CLASSES = (
             "conda-empty conda-field conda-file conda-long conda-name conda-pip conda-twice conda-url "
             "conda-version conda-words container-base container-gpu container-python container-run "
             "container-system file-binary file-character file-encoding file-folder file-large file-missing "
-            "file-source file-special file-target file-unreadable hash label-name missing-key overwrite-refused "
-            "pip-character pip-circle pip-depth pip-equals pip-flat pip-form pip-hash pip-long pip-marker "
-            "pip-option pip-path pip-python pip-quote pip-remote pip-second pip-twice pip-value recipe-empty "
-            "recipe-format recipe-name recipe-shape secret table-empty unknown-key url-form url-scheme url-secret "
-            "url-variable value-line value-long variable-name wrong-choice wrong-type yaml-alias yaml-bomb "
-            "yaml-character yaml-deep yaml-documents yaml-duplicate yaml-key yaml-quote yaml-syntax yaml-tab"
+            "file-source file-special file-target file-unreadable hash hash-none json-deep json-syntax "
+            "label-name missing-key overwrite-refused pip-character pip-circle pip-depth pip-equals pip-flat "
+            "pip-form pip-long pip-marker pip-option pip-path pip-python pip-quote pip-remote pip-second "
+            "pip-twice pip-value pixi-activation pixi-environment pixi-feature pixi-index pixi-package "
+            "pixi-setting pixi-system pixi-target project-dynamic project-extra project-group project-poetry "
+            "project-python project-table recipe-empty recipe-format recipe-name recipe-shape secret "
+            "table-empty toml-bomb toml-duplicate toml-syntax unknown-key url-form url-scheme url-secret "
+            "url-variable uv-index uv-setting uv-source value-line value-long variable-name wrong-choice "
+            "wrong-type yaml-alias yaml-bomb yaml-character yaml-deep yaml-documents yaml-duplicate yaml-key "
+            "yaml-quote yaml-syntax yaml-tab"
         ),
     ),
     CodeClass(
@@ -117,18 +123,29 @@ CLASSES = (
         ),
     ),
     CodeClass(
-        text="A lock cannot be made, read or used: follow the fix of the message, then run `recipe lock` again.",
+        text="No versions, or no files, of some package fit the Python, the C library and the processor of the "
+        "site's image.",
         codes=split_words(
-            "lock-altered lock-base lock-channel lock-commit lock-conda lock-faulty lock-folder lock-glibc "
-            "lock-hash lock-network lock-no-file lock-no-hash lock-pip lock-provided lock-python lock-site "
-            "lock-solver lock-spec lock-stopped lock-uv lock-write"
+            "lock-conda lock-digest lock-folder lock-glibc lock-no-file lock-no-hash lock-pip lock-provided "
+            "lock-python lock-spec"
         ),
     ),
     CodeClass(
-        text="An image, an archive or its documents cannot be read, or do not match each other.",
+        text="A lock does not match its file, its base image or an index: `recipe lock SITE ENV` makes it again.",
+        codes=split_words("lock-altered lock-base lock-commit lock-faulty lock-hash lock-site"),
+    ),
+    CodeClass(
+        text="A lock could not be made or written here: the packages may be right, and the same line may work "
+        "later or elsewhere.",
+        codes=split_words("lock-channel lock-network lock-solver lock-stopped lock-uv lock-write"),
+    ),
+    CodeClass(
+        text="An image, an archive, a folder or its documents cannot be read, do not match each other, or cannot get "
+        "wrappers.",
         codes=split_words(
             "archive-path audit-unreadable base-reference base-unreadable claims "
-            "gpu-audit image-foreign image-missing image-unreadable"
+            "gpu-audit image-foreign image-missing image-site image-unreadable "
+            "wrap-done wrap-missing wrap-path wrap-python"
         ),
     ),
     CodeClass(
@@ -142,8 +159,12 @@ CLASSES = (
         text="The command line or a variable of the environment is faulty: see its `--help`.",
         codes=split_words(
             "base-missing code-unknown command-unknown fetch-backend ignore init-exists init-unknown "
-            "nothing-exact option-value path-missing path-special unknown-step usage variable"
+            "input-option nothing-exact option-value path-missing path-special stdin unknown-step usage variable"
         ),
+    ),
+    CodeClass(
+        text="Your file of settings, or the system's, is faulty or is not used: `recipe config` shows what is read.",
+        codes=split_words("config-empty config-foreign config-key config-login config-name config-value"),
     ),
     CodeClass(
         text="The output, or the folder of a plan, cannot be written, or something there must not be replaced.",
@@ -151,7 +172,7 @@ CLASSES = (
             "build-running copy-kind copy-missing copy-unreadable folder-edited folder-foreign folder-link "
             "folder-taken folder-unwritable kits-file output-elsewhere output-exists output-folder output-input "
             "output-kind output-name path-refused output-rights output-unwritable sign-folder sign-job "
-            "verify-folder verify-job"
+            "update-refused update-unknown verify-folder verify-job"
         ),
     ),
     CodeClass(
@@ -163,7 +184,7 @@ CLASSES = (
         codes=split_words(
             "architecture-unknown base-glibc base-processor cache-folder cache-in-use login-node no-key no-log "
             "no-memory no-program no-scheduler no-slurm no-space no-tmpdir not-signed not-started "
-            "not-this-site smoke-cpu"
+            "not-this-site other-processor smoke-cpu"
         ),
     ),
     CodeClass(
@@ -175,15 +196,36 @@ CLASSES = (
         ),
     ),
     CodeClass(
-        text="A step of the build failed: the message says why as far as its log tells, and names the log.",
+        text="A package could not be installed: the log of the step has the words of pip, uv or conda. `recipe "
+        "lock SITE ENV` asks the indexes without a build.",
         codes=split_words(
-            "base-replaced build-needs-module conflict docker-buildx docker-down docker-rights file-size image-kept "
-            "interrupted licence multiple-conda no-compiler no-conda-package no-fuse no-git no-image no-image-made "
-            "no-network no-package no-product no-rights no-space-image no-space-output no-subuid "
-            "no-user-namespaces no-wheel not-as-planned not-fetched not-published not-the-same one-user-id "
-            "open-files own-script prompt proxy quota rate-limit read-only smoke-failed smoke-import step-failed "
-            "step-timeout time-limit tls unauthorized wrapper-on-path"
+            "base-damaged build-needs-module conflict damaged-wheel licence multiple-conda no-compiler "
+            "no-conda-package no-git no-mpi no-package no-wheel prompt"
         ),
+    ),
+    CodeClass(
+        text="A server was not reached, or refused: the same line works once it answers, and what was fetched is kept.",
+        codes=split_words("no-image no-network not-fetched proxy rate-limit tls unauthorized"),
+    ),
+    CodeClass(
+        text="This machine or its container engine stopped the build: `recipe doctor` shows its engines, disks and "
+        "rights.",
+        codes=split_words(
+            "docker-buildx docker-down docker-rights file-size no-fuse no-proot no-rights no-space-image "
+            "no-space-output no-subuid no-user-namespaces one-user-id open-files quota read-only wrapper-on-path"
+        ),
+    ),
+    CodeClass(
+        text="A step ended, or was ended, before its image was in place: the last lines of its log in the plan "
+        "folder say where.",
+        codes=split_words(
+            "base-replaced image-kept interrupted no-image-made no-product not-published own-script step-failed "
+            "step-timeout time-limit"
+        ),
+    ),
+    CodeClass(
+        text="The image was built, and is not as it has to be: `recipe report` shows each check that failed.",
+        codes=split_words("not-as-planned not-the-same smoke-failed smoke-import"),
     ),
 )
 

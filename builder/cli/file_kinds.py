@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from builder.model.finding import ConfigError
-from builder.parse.yaml import USUAL
+from builder.parse.yaml import PROJECTS, USUAL
 from builder.system.layout import JOBS, PLAN_FILE, REPORT_FILE, SUBMITTED_FILE, plan_folder
 
 Kind = Literal[
@@ -22,6 +22,11 @@ HEAD = 65_536  # bytes of a file that say what it is
 # Keys that every site file of a user's has, and that no environment file has.
 SITE_KEYS = re.compile(r"^(?:extends|scheduler|base_images)\s*:", re.MULTILINE)
 ENVIRONMENT_KEYS = re.compile(r"^(?:dependencies|channels)\s*:", re.MULTILINE)
+# Of a project that lists packages, and of an environment in JSON; many a pyproject.toml is for a linter alone.
+PROJECT_KEYS = (
+    r"^\[(?:project|dependency-groups|workspace|dependencies|pypi-dependencies|tool\.pixi\.[^\]\n]*)\]"
+    r"|^\s*\{?\s*\"(?:dependencies|channels)\"\s*:"
+)
 IMAGES, ARCHIVES, LISTS = (".sif", ".sqsh", ".squashfs"), (".tar",), (".txt", ".in")
 _MAGIC = (32, b"SIF_MAGIC")  # where it is in a SIF, and what
 _SQUASHFS = b"hsqs"
@@ -56,6 +61,8 @@ def _find_kind_of_file(path: Path, head: bytes) -> Kind:
         if ENVIRONMENT_KEYS.search(text):
             return "an environment file"
         return "a site file" if SITE_KEYS.search(text) else "a text file"
+    if path.suffix in (".toml", ".json"):
+        return "an environment file" if re.search(PROJECT_KEYS, text, re.MULTILINE) else "a text file"
     return "an environment file" if path.suffix in LISTS else "a text file"
 
 
@@ -72,7 +79,9 @@ def list_environments() -> list[str]:
     """The environment files of this folder, those with a usual name first."""
     found = [name for name in USUAL if Path(name).is_file()]
     yaml = [path for path in _here(".yml", ".yaml") if find_kind(Path(path)) == "an environment file"]
-    return list(dict.fromkeys([*found, *yaml, *(name for name in _here(".txt") if name.startswith("req"))]))
+    lists = (name for name in _here(".txt") if name.startswith("req"))
+    projects = [name for name in (*PROJECTS, *_here(".json")) if find_kind(Path(name)) == "an environment file"]
+    return list(dict.fromkeys([*found, *yaml, *lists, *projects]))
 
 
 def list_images() -> list[str]:

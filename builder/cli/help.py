@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 
 import click
 
-from builder.cli.screen import fit, get_screen_width
+from builder.cli.streams import fit, get_screen_width
 
 # What an option is about, in the order of the groups; any other is listed as one of the command itself.
 GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Input": ("extras", "groups", "environment", "project", "kind"),
     "Output": ("output", "force", "show", "name", "shape", "as_json", "sbom", "sign", "explain", "fix", "only_diff"),
     "Build": (
-        "dry_run", "start", "no_smoke", "tmpdir", "accept_licenses", "offline", "reproduce", "jobs", "locked",
+        "dry_run", "update", "start", "no_smoke", "tmpdir", "accept_licenses", "offline", "reproduce", "jobs", "locked",
         "here", "trust",
     ),
     "Site": ("backend", "base", "driver", "torch_index"),
@@ -32,7 +33,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "smoke": ("recipe smoke local image.sif", "recipe smoke lumi-g image.sif --submit --nodes 2"),
     "report": ("recipe report image.sif", "recipe report first.sif second.sif -o report.html"),
     "run": ("recipe run local image.sif -- python3 train.py", "recipe run lumi-g image.sif --submit --nodes 2 -- CMD"),
-    "convert": ("recipe convert mn5 image.tar", "recipe convert mn5 image.tar -o image.sif"),
+    "convert": ("recipe convert mn5 image.tar -o image.sif", "recipe convert lumi-c image.sif --wrap /opt/env/bin"),
     "status": ("recipe status image.plan", "recipe status --follow image.sif"),
     "diff": ("recipe diff before.sif after.sif", "recipe diff image.sif environment.lock.yml"),
     "inspect": ("recipe inspect image.sif --integrity", "recipe inspect x.whl --gpu --site lumi-g"),
@@ -41,8 +42,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "cache ls": ("recipe cache ls", "recipe cache ls --format json"),
     "cache check": ("recipe cache check", "RECIPE_CACHE_DIR=/scratch/me recipe cache check"),
     "cache prune": ("recipe cache prune --gib 20 -n", "recipe cache prune --downloads"),
-    "doctor": ("recipe doctor", "recipe doctor lumi-g"),
+    "doctor": ("recipe doctor", "recipe doctor lumi-g environment.yml"),
     "init": ("recipe init mnist-local", "recipe init --list"),
+    "schema": ("recipe schema environment", "recipe schema site"),
+    "config": ("recipe config", "recipe config --format json"),
+    "completion": ("recipe completion bash", 'eval "$(recipe completion zsh)"'),
 }
 
 

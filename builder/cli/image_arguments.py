@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,10 +14,13 @@ import click
 
 from builder.cli.file_kinds import find_kind, list_archives, list_environments, list_images
 from builder.cli.inputs import find_sites_folder
+from builder.cli.options import SUBMITTING
 from builder.cli.output import echo, show_findings
 from builder.cli.paths import check_existing, explain_kind, replace_image, suggest_image, suggest_whole_image
+from builder.cli.settings import find_default_site
 from builder.cli.targets import choose_site, find_this_site, is_site_file, match_machine, suggest_sites
 from builder.cli.typed import (
+    TypedLine,
     add_argument,
     add_words,
     count_before_command,
@@ -23,9 +28,10 @@ from builder.cli.typed import (
     quote,
     replace_argument,
 )
-from builder.inspect.image import check_archive, check_image
+from builder.execute.machine import is_elsewhere
+from builder.inspect.image import check_archive, check_image, has_torch
 from builder.model.contents import Contents
-from builder.model.finding import BuilderError, ConfigError, Finding, find_nearest
+from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, find_nearest
 from builder.model.site import Site
 from builder.model.text import escape_line, exists, sanitize
 from builder.parse.site import find_site_files, load_site
@@ -64,6 +70,8 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
             raise _make_usage_error(message, make_typed_line([first, *words[2:]]))
         site, rest = load_site(first, folder=find_sites_folder()), words[2:]
         path = _check_image(Path(words[1]), what=what)
+        if what == "image" and not quiet:
+            show_findings(list(_warn_of_other_site(path, site=site, image=words[1], rest=rest, known=known)))
     else:
         if len(own) > 1 and (more or len(words) == 2) and _is_site(words[1], known=known):
             raise _explain_late_site(words, what=what, more=more)
@@ -82,6 +90,43 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
         message = f"'{sanitize(rest[0])}' is an unexpected argument"
         raise _make_usage_error(message, make_typed_line([first, words[1]]))
     return OfImage(site=site, path=path, rest=tuple(rest))
+
+
+def _warn_of_other_site(
+    path: Path, *, site: Site, image: str, rest: Sequence[str], known: Sequence[str]
+) -> Iterator[Finding]:
+    """Warn that an image was built for another site than it is used for, by its label."""
+    label = _read_site_label(path)
+    if label in ("", site.name) or label not in known:
+        return
+    message = f"'{sanitize(image, limit=400)}' was built for '{label}', and '{site.name}' is named"
+    typed, other = TypedLine.read(), load_site(label, folder=find_sites_folder())
+    line = make_typed_line([label, image, *rest], without=list(_list_refused(other, path=path)))
+    away = not {"--here", "--submit"} & {*typed.words[: typed.mark]} and is_elsewhere(other, environment=os.environ)
+    line = line.replace(typed.path, f"{typed.path} --here", 1) if away else line
+    fix = f"`{line}` uses it as '{label}' does; or build one for '{site.name}'"
+    yield Finding(code="image-site", message=message, fix=fix, level="warning")
+
+
+def _list_refused(site: Site, *, path: Path) -> Iterator[str]:
+    """List the options of the command that a site refuses, whatever their values."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return
+    launcher = str(context.params.get("launcher") or "")
+    if site.gpu is None:
+        yield "--gpu-visibility"
+    if site.scheduler.kind == "none":
+        yield from ("--submit", "--launcher", "--nodes", *(f"--{name}" for name in SUBMITTING))
+        if context.info_name == "run" and context.params.get("gpus") and not has_torch(path):
+            yield "--gpus"
+    elif launcher:
+        from builder.compile.launch.shape import choose_launch  # few lines need it
+
+        try:
+            choose_launch(site, launcher=launcher)
+        except UnsupportedError:
+            yield "--launcher"
 
 
 def _unexpected(word: str, image: str, *, known: Sequence[str], what: What) -> ConfigError:
@@ -139,7 +184,7 @@ def _explained(finding: Finding, path: Path, *, what: What) -> Finding:
     elif what == "image" and kind == "an environment file" and not lines:
         fix = f"build it first: `recipe build {choose_site()} {quote(word)}`"
     elif what == "archive" and kind == "an image":
-        fix = f"it needs no conversion: `recipe inspect {quote(word)}` shows what is in it"
+        fix = f"it needs no conversion: `recipe inspect {quote(word)}` shows what is in it; --wrap makes wrappers"
     elif kind is None or kind == f"an {what}" or (kind == "a folder" and not lines):
         return finding
     return replace(finding, message=f"'{shown}' is {kind}{end}", fix=fix)
@@ -148,9 +193,11 @@ def _explained(finding: Finding, path: Path, *, what: What) -> Finding:
 def _find_missing_site(path: Path, *, named: str, known: Sequence[str], what: What, quiet: bool) -> Site:
     """Find the missing site and print which one it is."""
     label = _read_site_label(path) if what == "image" else ""
-    name = label if label in known else find_this_site(known, files=[named])
+    default = None if label in known else find_default_site(known)
+    name = label if label in known else default.value if default else find_this_site(known, files=[named])
+    why = default.source if default else "the label of the image" if label == name else "the name of this machine"
     if not quiet:
-        echo(f"site: {name}, by {'the label of the image' if label == name else 'the name of this machine'}", err=True)
+        echo(f"site: {name}, by {why}", err=True)
     return load_site(name, folder=find_sites_folder())
 
 
@@ -192,9 +239,15 @@ def _as_typed(finding: Finding, path: Path) -> Finding:
 
 
 def _read_site_label(path: Path) -> str:
-    """The site that an image was built for, "" if unknown."""
+    """The site that an image was built for, "" if unknown; images of layers have the label outside their files too."""
     from builder.inspect.image import read_contents
+    from builder.sif.bounded import parse_json
+    from builder.sif.sif import INSPECT, SifError, read_object, read_sif
 
+    with suppress(SifError, OSError, ValueError, KeyError, TypeError):
+        item = next(item for item in (*read_sif(path).objects, None) if item is None or item.label == INSPECT)
+        if item is not None:
+            return str(parse_json(read_object(path, item))["data"]["attributes"]["labels"]["recipe.site"])
     try:
         return read_contents(path).labels.get("recipe.site", "")
     except BuilderError:

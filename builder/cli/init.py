@@ -1,32 +1,56 @@
-"""recipe init: an example environment file to start from."""
+"""recipe init: an example environment file to start from, or the file of a site."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
+from builder.cli.file_kinds import find_kind
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.output import echo, emit
+from builder.cli.schema import add_schema
 from builder.cli.typed import quote
 from builder.model.finding import ConfigError, Finding, find_nearest
+from builder.model.text import sanitize
+from builder.parse.recipe import load_recipe
 from builder.parse.site import find_data_folder
 from builder.system.files import write_atomic
 
+REPLACED = ("an environment file", "an empty file")  # by --force
+SUFFIXES = (".yml", ".yaml"), (".txt", ".in")
+SITE = "site"  # no example, but the file of a site
+DEFAULT = "mnist"
 RECIPES = find_data_folder("recipes")
 
 
 @click.command("init")
-@click.argument("example", default="mnist")
+@click.argument("example", default=DEFAULT)
+@click.argument("name", required=False)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="The file to write; default: the example's name, here."
 )
 @click.option("--list", "listed", is_flag=True, help="List the examples.")
+@click.option("--detect", is_flag=True, help="Of a site: read this machine (Slurm, GPUs, engines, file systems).")
 @click.option("-f", "--force", is_flag=True, help="Replace a file that exists.")
 @add_plain_verbosity
-def run_command(example: str, output: Path | None, listed: bool, force: bool) -> None:
-    """Write the example environment file EXAMPLE (default: mnist)."""
+def run_command(example: str, name: str | None, output: Path | None, listed: bool, detect: bool, force: bool) -> None:
+    """Write the example environment file EXAMPLE (default: mnist), and a schema next to it for your editor.
+
+    `recipe init site NAME` writes the file of a site of your own, with --detect from what this machine says: run it on
+    a login node, on a GPU node or on a workstation.
+    """
+    if example == SITE and not listed:
+        from builder.cli.init_site import write_site_file  # few users need it
+
+        write_site_file(name, output=output, detect=detect, force=force)
+        return
+    if detect or name is not None:
+        message = "--detect is for the file of a site" if detect else f"'{name}' is one argument too many"
+        line = " ".join(["recipe init site", *([name] if name else []), "--detect"])
+        raise ConfigError(Finding(code="usage", message=message, fix=f"for a site: `{line}`"))
     found = {path.stem: path for path in sorted(RECIPES.iterdir()) if path.suffix in (".yml", ".txt")}
     if listed:
         for name, path in found.items():
@@ -34,12 +58,12 @@ def run_command(example: str, output: Path | None, listed: bool, force: bool) ->
             echo(f"{name}: {first.removeprefix('# ')}")
         return
     if example not in found:
-        near = find_nearest(example, known=found)
-        fix = f"did you mean `recipe init {near}`?" if near else f"`recipe init {next(iter(found))}`"
-        fix += f"{'' if near else ';'} examples: {', '.join(sorted(found))}"
-        raise ConfigError(Finding(code="init-unknown", message=f"there is no example '{example}'", fix=fix))
+        message, fix = _explain_unknown(example, found=found)
+        raise ConfigError(Finding(code="init-unknown", message=message, fix=fix))
     source = found[example]
     target = output or Path(source.name)
+    if not target.is_dir():
+        _check_target(source, target)
     if os.path.lexists(target) and (target.is_dir() or not force):
         free = _free(target / source.name if target.is_dir() else target)
         line = f"`recipe init {example} -o {quote(str(free))}`"
@@ -53,10 +77,50 @@ def run_command(example: str, output: Path | None, listed: bool, force: bool) ->
     emit(str(target))
 
 
+def _explain_unknown(name: str, *, found: Mapping[str, Path]) -> tuple[str, str]:
+    """The message and the fix for an unknown example: the nearest name, else one that has the package of that name."""
+    from builder.resolve.checks.spelling import is_known_package  # for messages alone
+
+    others = f"examples: {', '.join(sorted(found))}"
+    message, package = f"there is no example '{sanitize(name)}'", name.lower()
+    if near := find_nearest(name, known=found):
+        return message, f"did you mean `recipe init {near}`? {others}"
+    having = [example for example, path in found.items() if package in _list_packages(path)]
+    if having:
+        lines = " or ".join(f"`recipe init {example}`" for example in having)
+        return f"{message}, and a package has this name", f"{lines} writes a file with it; {others}"
+    if is_known_package(package):
+        line = f"`recipe init {DEFAULT} -o {quote(package)}.yml`"
+        fix = f"{line}, and write {package} in the place of torch and torchvision in it; {others}"
+        return f"{message}, and a package has this name", fix
+    return message, f"`recipe init {DEFAULT}`; {others}"
+
+
+def _list_packages(path: Path) -> set[str]:
+    """The names of the packages that an example has; torch by both of its names."""
+    recipe = load_recipe(path)
+    names = {*(spec.name for spec in recipe.conda), *(line.name for line in recipe.pip)}
+    return names | ({"torch", "pytorch"} if names & {"torch", "pytorch"} else set())
+
+
+def _check_target(source: Path, target: Path) -> None:
+    """Raise ConfigError for a name that says another format, and for a file of another kind."""
+    known = next(endings for endings in SUFFIXES if source.suffix in endings)
+    if target.suffix.lower() not in known:
+        message = f"'{target}' is no name for the example '{source.stem}', which is a {source.suffix} file"
+        name = quote(str(target.with_name(f"{target.stem}{source.suffix}")))
+        raise ConfigError(Finding(code="usage", message=message, fix=f"`recipe init {source.stem} -o {name}`"))
+    if os.path.lexists(target) and (target.is_symlink() or find_kind(target) not in REPLACED):
+        message = f"'{target}' exists and is not an environment file: it is never replaced"
+        fix = f"`recipe init {source.stem} -o {quote(str(_free(target)))}`"
+        raise ConfigError(Finding(code="init-exists", message=message, fix=fix))
+
+
 def _copy(source: Path, target: Path) -> None:
-    """Copy an example, whole or not at all; raises OSError."""
+    """Copy an example, whole or not at all; one of YAML with its schema. Raises OSError."""
+    text = source.read_text(encoding="utf-8")
     try:
-        write_atomic(target, source.read_text(encoding="utf-8"))
+        write_atomic(target, add_schema(text, kind="environment", target=target) if source.suffix == ".yml" else text)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(target)) from None  # not the draft, which is ours
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +15,11 @@ import click
 
 from builder import __version__
 from builder.cli.output import QUIET, echo
+from builder.cli.settings import list_accounts
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.secrets import INDEXES, PROXIES, PROXY_USER, has_login
 from builder.model.target import DEFAULT_INDEX, Context
-from builder.model.text import check_url, sanitize
+from builder.model.text import SLURM_ACCOUNT, check_url, exists, sanitize
 from builder.parse.container import IMAGE_FILE, REFERENCE
 from builder.parse.yaml import suggest_path
 
@@ -29,10 +31,11 @@ def add_here_option(command: F) -> F:
 
 
 OPTIONS = {
-    "account": ((re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*"),), "write its name alone, as in --account=project_1"),
+    "account": ((SLURM_ACCOUNT,), "write its name alone, as in --account=project_1"),
     "base": ((REFERENCE, IMAGE_FILE), "write docker://NAME:TAG or the path of an image"),
 }
 CLIENT = "RECIPE_MICROMAMBA"
+SITES = "recipe/sites"  # below a configuration folder
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -69,7 +72,7 @@ def add_compile_options(command: F) -> F:
 
 def add_ignore_option(command: F) -> F:
     """Add the option of commands whose build is audited."""
-    text = "Publish an image although the audit of its packages found one that is wrong for the GPU."
+    text = "Pass over what the audit of the packages finds wrong for the GPU: the image is published with it."
     codes = click.Choice(["gpu-audit"])
     return click.option("--ignore", "ignored", metavar="CODE", type=codes, multiple=True, help=text)(command)
 
@@ -124,23 +127,30 @@ def _set_quiet(context: click.Context, _: click.Parameter, wanted: bool) -> bool
     return wanted
 
 
-def find_sites_folder() -> Path:
-    """The user's own sites: $RECIPE_SITES, else `recipe/sites` in the configuration folder."""
-    own = os.environ.get("RECIPE_SITES")
-    if own:
-        return _check_sites_folder(Path(own))
+def find_sites_folder() -> tuple[Path, ...]:
+    """The folders of the user's and the system's own sites, the first one wins.
+
+    $RECIPE_SITES (a list as PATH), `recipe/sites` in the user's configuration folder and in those of the system.
+    """
+    own = [_check_sites_folder(Path(part)) for part in os.environ.get("RECIPE_SITES", "").split(os.pathsep) if part]
     try:
-        folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "recipe" / "sites"
+        user = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / SITES
     except RuntimeError:  # HOME is not set, and the system does not know the user
+        if own:
+            return tuple(own)
         message, fix = "your home folder is not known", "set HOME to its path"
         raise ConfigError(Finding(code="variable", message=message, at=Location(key="HOME"), fix=fix)) from None
-    _note_closed(folder)
-    return folder
+    system = [
+        Path(part) / SITES for part in (os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep) if part
+    ]
+    for folder in (user, *system):
+        _note_closed(folder)
+    return tuple(dict.fromkeys((*own, user, *system)))
 
 
 @functools.cache
 def _note_closed(folder: Path) -> None:
-    """Print once that a user's own sites cannot be read: those that come with recipe can."""
+    """Print once that sites cannot be read: those of other folders can."""
     try:
         os.scandir(folder).close()
     except PermissionError:
@@ -153,13 +163,11 @@ def _note_closed(folder: Path) -> None:
 def _check_sites_folder(folder: Path) -> Path:
     if folder.is_dir():
         return folder
-    parts = [part for part in str(folder).split(":") if Path(part).is_dir()]
-    message = f"the folder of sites '{sanitize(str(folder), limit=400)}' does not exist"
-    fix = (
-        f"make it, or unset RECIPE_SITES; it is one folder, such as {sanitize(parts[0], limit=400)}"
-        if parts
-        else ("make it, or unset RECIPE_SITES")
-    )
+    shown = sanitize(str(folder), limit=400)
+    message, fix = f"the folder of sites '{shown}' does not exist", "make it, or unset RECIPE_SITES"
+    if exists(folder):
+        above = shlex.quote(sanitize(str(folder.absolute().parent), limit=400))
+        message, fix = f"the folder of sites '{shown}' is a file", f"name its folder: RECIPE_SITES={above}"
     raise ConfigError(Finding(code="sites-folder", message=message, at=Location(key="RECIPE_SITES"), fix=fix))
 
 
@@ -176,6 +184,7 @@ def make_context(**chosen: str | bool | None) -> Context:
     index = words["torch_index"].replace("{token}", "cpu")
     if index and index != DEFAULT_INDEX:
         check_url(index, at=Location(key="--torch-index"), schemes=("https", "http", "file"))
+    _check_digest(words["base"])
     for name, (forms, fix) in OPTIONS.items():
         if words[name] and not any(form.fullmatch(words[name]) for form in forms):
             given = find_source(name)
@@ -193,7 +202,24 @@ def make_context(**chosen: str | bool | None) -> Context:
         locked=locked, logins=logins, proxies=proxies, micromamba=client.removeprefix("docker://"),
         tool=f"recipe {__version__}",
     )  # fmt: skip
-    return replace(plain, **words)  # type: ignore[arg-type]  # every word is a field that holds a text
+    accounts = list_accounts() if chosen.get("account") is None else ()
+    return replace(plain, accounts=accounts, **words)  # type: ignore[arg-type]  # every word is a field that holds a text
+
+
+def _check_digest(base: str) -> None:
+    """Raise ConfigError for a reference whose digest alone is faulty: it is no secret, and is repeated."""
+    name, mark, digest = base.partition("@")
+    algorithm, colon, digits = digest.partition(":")
+    if not (mark and colon and re.fullmatch(r"[a-z0-9]+", algorithm) and REFERENCE.fullmatch(name)):
+        return
+    if "/" in digits or (algorithm == "sha256" and re.fullmatch(r"[0-9a-f]{64}", digits)):
+        return
+    message = f"the digest of the base image is '{sanitize(digits)}', and a SHA-256 has 64 digits of 0 to 9 and a to f"
+    if algorithm != "sha256":
+        message = f"the digest of the base image is '{algorithm}', and only sha256 is read"
+    given = find_source("base")
+    fix = f"copy the whole digest, as in {name}@sha256:..., or leave it out: {name}"
+    raise ConfigError(Finding(code="option-value", message=message, at=Location(key=given), fix=fix))
 
 
 def find_source(name: str) -> str:
@@ -202,6 +228,8 @@ def find_source(name: str) -> str:
     if context is not None and context.get_parameter_source(name) == click.core.ParameterSource.ENVIRONMENT:
         param = next(param for param in context.command.params if param.name == name)
         return str(param.envvar)
+    if name == "account" and context is not None and all(param.name != name for param in context.command.params):
+        return "SBATCH_ACCOUNT"  # of `doctor`, which has no such option
     return f"--{name}"
 
 
@@ -212,7 +240,8 @@ def _resolve_base_path(word: str) -> str:
     """
     path = Path(os.path.expanduser(word))  # noqa: PTH111  # an unknown user's home stays as it is written
     if path.is_absolute() or path.exists():
-        return str(path.absolute())
+        short = os.path.abspath(path)  # noqa: PTH100  # without `..`, so that each way to write it is the same plan
+        return short if os.path.realpath(short) == os.path.realpath(path) else str(path.absolute())
     near = suggest_path(path)
     fix = near if near.startswith(("did", "it is a link")) else "write docker://NAME:TAG, or the path of an image"
     if near.startswith("there "):

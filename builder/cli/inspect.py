@@ -14,17 +14,16 @@ import click
 from builder import __version__
 from builder.cli.image_arguments import read_image, warn_of_unknown
 from builder.cli.inputs import add_plain_verbosity
-from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.options import add_former_flag
-from builder.cli.output import color_word, echo, format_columns
+from builder.cli.output import SCHEMA, color_word, echo, emit_document, format_columns, format_option, json_option
+from builder.inspect.attestations import is_sbom
+from builder.inspect.attestations import make_sbom as bill
 from builder.inspect.integrity import Claim, check_claims, find_uncovered
-from builder.inspect.sbom import is_sbom
-from builder.inspect.sbom import make_sbom as bill
 from builder.model.contents import Contents, InstalledPackage, PackageKind, TorchBuild
 from builder.model.finding import DifferentError, Finding, Location
-from builder.model.text import escape_line
-from builder.model.units import format_bytes
-from builder.system.path_errors import check_reachable
+from builder.model.text import escape_line, format_bytes
+from builder.system.files import check_reachable
+from builder.system.trust import read_to_show
 
 WORDS: dict[PackageKind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debian", "rpm": "rpm"}
 
@@ -63,13 +62,15 @@ def run_command(
     if integrity:
         if sbom is not None:
             raise click.UsageError("--sbom does not go with --integrity")
-        show_claims(image, check_claims(image, environment=os.environ), as_json=as_json or shape == "json")
+        with read_to_show():
+            claims = check_claims(image, environment=os.environ)
+        show_claims(image, claims, as_json=as_json or shape == "json")
         return
     if sbom is None:
         contents = read_image(image, command="inspect")
         warn_of_unknown(contents)
     else:
-        from builder.cli.output_file import OutputFile
+        from builder.cli.paths import OutputFile
 
         inputs = [("the image", image)]
         file = OutputFile(path=sbom, what="an SBOM", is_own=is_sbom, option="--sbom", inputs=inputs)

@@ -8,19 +8,80 @@ from pathlib import Path
 from typing import Any
 
 from builder.audit.binary import Binary
+from builder.audit.content import AuditError
 from builder.audit.device_code import Code
 from builder.audit.distribution import Distribution, Inventory
 from builder.audit.elf import parse_version
 from builder.audit.gpu_verdict import NAMES, STACKS, Machine, Verdict, find_majors, find_vendors, judge
 from builder.cli.inputs import find_sites_folder
-from builder.cli.json_documents import emit_document
-from builder.cli.output import StyledText, color_word, echo, format_columns
-from builder.inspect.gpu import PACKED, check_whole, read_inventory
+from builder.cli.output import StyledText, color_word, echo, emit_document, format_columns
 from builder.model.finding import ConfigError, Finding, GpuError, Location
 from builder.model.site import Site
-from builder.model.text import escape_line, exists
+from builder.model.text import escape_line, exists, sanitize
 from builder.parse.site import load_site
-from builder.resolve.gpu_machine import make_machine
+from builder.parse.yaml import suggest_path
+from builder.resolve.driver import make_machine
+from builder.sif.archive import is_archive
+from builder.system.files import check_reachable
+
+KINDS = "a wheel, a conda package, a folder, a SIF, a squashfs file or a docker-archive"
+PACKED = ("wheel", "conda")  # kinds that are one package
+TYKKY = ("container.sif", "img.sqfs")  # the parts of one of its folders
+
+
+def read_inventory(path: Path) -> Inventory:
+    """Read every ELF file of what a path names; raises ConfigError where it is nothing that the audit reads."""
+    check_reachable(path)
+    name = sanitize(str(path), limit=400)
+    if not exists(path):
+        fix = suggest_path(path, other=f"give the path of {KINDS}")
+        raise _make_error("path-missing", f"'{name}' does not exist", path, fix=fix)
+    try:
+        return _read_source(path)
+    except AuditError as error:
+        message = f"'{name}' cannot be read: {sanitize(str(error), limit=400)}"
+        raise _make_error("audit-unreadable", message, path) from None
+
+
+def _read_source(path: Path) -> Inventory:
+    # One of them is used: the others need not be imported.
+    if path.is_dir() and (parts := [part for name in TYKKY if (part := path / name).is_file()]):
+        from builder.audit.images import read_image
+
+        return read_image(*parts)
+    if path.is_dir():
+        from builder.audit.installed import read_folder
+
+        return read_folder(path)
+    if path.suffix in (".whl", ".zip"):
+        from builder.audit.package_archives import read_wheel
+
+        return read_wheel(path)
+    if path.name.endswith((".conda", ".tar.bz2")):
+        from builder.audit.package_archives import read_conda
+
+        return read_conda(path)
+    if is_archive(path):
+        from builder.audit.images import read_archive
+
+        return read_archive(path)
+    from builder.audit.images import read_image
+
+    return read_image(path)
+
+
+def check_whole(inventory: Inventory, path: Path) -> None:
+    """Raise ConfigError for a package with a file that cannot be read: no site can be judged by the rest of it."""
+    if inventory.kind not in PACKED or not inventory.unread:
+        return
+    one, name = inventory.unread[0], sanitize(str(path), limit=400)
+    message = f"'{name}' is damaged: {sanitize(one.path, limit=200)}: {sanitize(one.reason, limit=200)}"
+    raise _make_error("audit-unreadable", message, path, fix="download or build the package again")
+
+
+def _make_error(code: str, message: str, path: Path, *, fix: str = f"give the path of {KINDS}") -> ConfigError:
+    return ConfigError(Finding(code=code, message=message, at=Location(file=sanitize(str(path), limit=400)), fix=fix))
+
 
 PACKAGES = ("pip", "conda")
 
@@ -45,6 +106,11 @@ def _read(path: Path) -> Inventory:
 def show_gpu(path: Path, *, site_name: str | None, as_json: bool) -> None:
     """Print what the files say; with a site raises GpuError where a package cannot use its GPU."""
     site = load_site(site_name, folder=find_sites_folder()) if site_name else None
+    if path.name.endswith("-variants.json") and path.is_file():
+        from builder.cli.inspect_variants import show_variants
+
+        show_variants(path, site, as_json=as_json)
+        return
     inventory = _read(path)
     machine = make_machine(site) if site is not None else None
     verdicts = judge(inventory, machine) if machine is not None else ()
@@ -100,7 +166,7 @@ def _describe_distribution(one: Distribution) -> dict[str, Any]:
     return {
         "kind": one.kind, "name": one.name, "version": one.version, "python": one.python, "tags": one.tags,
         "files": [row for row in files if row is not None], "elf_files": len(one.binaries),
-        "glibc": find_newest_glibc(one.binaries),
+        "glibc": find_newest_glibc(one.binaries), "variant": one.variant, "features": one.features,
     }  # fmt: skip
 
 
@@ -148,12 +214,12 @@ def _format_verdicts(site: Site, machine: Machine, verdicts: Sequence[Verdict]) 
     serves = f", the driver serves {stack} {', '.join(map(str, machine.majors))}" if stack and machine.majors else ""
     head = f"site {site.name}: {gpu}{serves}"
     # Files of the base image that need no GPU say nothing of the recipe.
-    rows = [one for one in verdicts if one.kind in PACKAGES and (one.says != "CPU only" or one.wrong)]
+    rows = [one for one in verdicts if one.kind in PACKAGES and (one.says != "CPU only" or one.wrong or one.variant)]
     rows.sort(key=lambda verdict: (not verdict.wrong, verdict.name.lower()))
     table = [
         (color_word("BAD" if one.wrong else "ok"), one.says, f"{one.name} {one.version}", one.reason) for one in rows
     ]
-    plain = sum(one.kind in PACKAGES and one.says == "CPU only" and not one.wrong for one in verdicts)
+    plain = sum(one.kind in PACKAGES and one not in rows for one in verdicts)
     blocks = [escape_lines(head), *([format_columns(table)] if table else [])]
     return [*blocks, *([f"{format_count(plain, 'package')} with ELF files and no need of a GPU"] if plain else [])]
 
@@ -188,6 +254,7 @@ def _make_rows(one: Distribution) -> list[tuple[str, str, str]]:
         code = {item for binary in own for item in binary.code if item.vendor == vendor}
         rows.append((f"  {NAMES[vendor]}", said, ", ".join(_list_targets(code)) or "no device code"))
     opened = sorted({name for binary in one.binaries for name in binary.opened})
+    rows += [(f"  variant {one.variant}", key, ", ".join(values)) for key, values in one.features.items()]
     return [*rows, *([("  opens", "when it runs", ", ".join(opened))] if opened else [])]
 
 

@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from builder.cli.input_options import add_input_options, read_choice
 from builder.cli.inputs import add_compile_options, add_verbosity, find_sites_folder, make_context
 from builder.cli.output import echo, emit, show_findings
 from builder.cli.targets import read_words
-from builder.model.finding import ConfigError, Finding, UnsupportedError, select_errors
+from builder.compile.backends import check_backend
+from builder.model.finding import (
+    BuilderError,
+    ConfigError,
+    Finding,
+    Location,
+    StepError,
+    ToolError,
+    UnsupportedError,
+    select_errors,
+)
 from builder.model.lock import Lock
+from builder.model.recipe import STDIN
 from builder.model.target import Target
-from builder.parse.lock_files import is_index, name_index, read_lock
-from builder.parse.recipe import load_recipe
+from builder.parse.lock_files import is_index, name_site_folder, read_lock
+from builder.parse.recipe import load_recipe, name_index
 from builder.parse.site import load_site
-from builder.pipeline.plans import add_lock, make_target
+from builder.pipeline.resolution import resolve_recipe
+
+if TYPE_CHECKING:  # loaded where something is resolved
+    from builder.lock.session import Session
 
 
 @click.command("lock")
 @click.argument("words", nargs=-1, metavar="SITE... ENV")
 @click.option("--offline", is_flag=True, help="Use what was downloaded before, and ask no server.")
 @click.option("--check", "check_only", is_flag=True, help="Say whether the lock fits, and write nothing.")
+@add_input_options
 @add_compile_options
 @add_verbosity
 def run_command(
@@ -42,43 +62,107 @@ def run_command(
     if named.note and not quiet:
         echo(named.note, err=True)
     (path,) = named.files
-    recipe = load_recipe(path)
+    if str(path) == STDIN:
+        message = "a lock is written next to its environment file, and '-' is standard input"
+        raise ConfigError(Finding(code="usage", message=message, fix="save it to a file, and name that"))
+    recipe = load_recipe(path, choice=read_choice(named.files))
     index = name_index(path)
     context = make_context(**chosen, locked=check_only)
     loaded = [load_site(site, folder=find_sites_folder()) for site in named.sites]
-    targets = [
-        make_target(site, recipe, context=add_lock(context, recipe, site.name, use=check_only)) for site in loaded
-    ]
+    targets = [resolve_recipe(site, recipe, context=context, use_lock=check_only) for site in loaded]
     if check_only:
         _check(targets, index=index)
         return
-    from builder.cli.output_file import OutputFile
+    from builder.cli.paths import OutputFile
+    from builder.execute.uv_values import check_uv_values
+    from builder.pipeline.refusals import check_target
 
+    for target in targets:
+        with name_site(target.site.name, among=len(targets)):
+            if refused := select_errors(check_target(target, recipe=recipe, context=context)):
+                raise UnsupportedError(*refused)
+    check_uv_values(os.environ)
     OutputFile(path=index, what="a lock of recipe", is_own=is_index, inputs=[("the recipe", path)]).check()
+    for site in loaded:
+        _check_folder(name_site_folder(index, site.name))
     _lock(targets, index=index, offline=offline, quiet=quiet)
     emit(str(index))
 
 
-def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool) -> None:
-    """Lock the sites one by one; nothing is written before all are locked."""
-    from builder.execute.layer_cache import open_cache
+def _check_folder(folder: Path) -> None:
+    """Raise ToolError where a folder of the lock cannot be one, before anything is solved."""
+    for path in (folder.parent, folder):
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
+            message = f"the lock cannot be written: '{path}' is a link or a file where a folder should be"
+            fix = "check where it leads, remove it, and lock again"
+            raise ToolError(Finding(code="lock-write", message=message, at=Location(file=str(path)), fix=fix))
+
+
+@contextmanager
+def open_sessions(*, offline: bool = False) -> Iterator[Callable[[], Session]]:
+    """Yield what makes a session for each site: in a temporary folder, with the cache, whose downloads stay."""
+    from builder.execute.cache_maintenance import open_cache
     from builder.lock.session import Session
-    from builder.lock.site_lock import lock_site, write_locks
     from builder.system.scratch import make_work_folder
 
-    environment = dict(os.environ)
-    store, locked = open_cache(environment), []
+    environment, numbers = dict(os.environ), count()
+    store = open_cache(environment)
     with store.lock_downloads(), make_work_folder("recipe-lock-") as work:
-        for target in targets:
-            folder = work / target.site.name
+
+        def make_session() -> Session:
+            folder = work / str(next(numbers))
             folder.mkdir()
-            session = Session(environment=environment, work=folder, cache=store.folder.parent, offline=offline)
-            item = lock_site(target, session=session)
+            return Session(environment=environment, work=folder, cache=store.folder.parent, offline=offline)
+
+        yield make_session
+
+
+def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool) -> None:
+    """Lock the sites one by one; nothing is written or printed as locked before all are."""
+    from builder.lock.site_lock import lock_site, write_locks
+
+    locked = []
+    with open_sessions(offline=offline) as make_session:
+        for target in targets:
+            with name_site(target.site.name, among=len(targets)):
+                item = lock_site(target, session=make_session())
+                if errors := select_errors(item.findings):
+                    raise UnsupportedError(*errors)
             locked.append(item)
             show_findings(item.findings)
-            if not quiet:
-                echo(summarize_lock(item.lock, before=_read_before(index, item.lock.site)), err=True)
+    lines = [summarize_lock(item.lock, before=_read_before(index, item.lock.site)) for item in locked]
     write_locks(index, locked, tool=targets[0].context.tool)
+    for line in lines if not quiet else ():
+        echo(line, err=True)
+
+
+@contextmanager
+def name_site(site: str, *, among: int) -> Iterator[None]:
+    """Name in an error the site of several that could not be locked."""
+    try:
+        yield
+    except BuilderError as error:
+        if among > 1:
+            told = [replace(one, message=f"no lock was written: '{site}': {one.message}") for one in error.findings[:1]]
+            error.findings = (*told, *error.findings[1:])
+        raise
+
+
+def look_up(target: Target, findings: tuple[Finding, ...], *, session: Session) -> tuple[Target, tuple[Finding, ...]]:
+    """Resolve every package; the target with a torch that no line names, and the findings with those of the closure.
+
+    What an index does not answer is judged by its name alone, and a warning says so. Raises UnsupportedError.
+    """
+    from builder.lock.site_lock import lock_site
+    from builder.resolve.checks.closure import make_unknown_finding
+
+    try:
+        found = lock_site(target, session=session, images=False)
+    except (StepError, ToolError, ConfigError) as error:
+        return target, (*findings, make_unknown_finding("the packages", error.findings[0]))
+    if found.target is not None and found.target is not target:
+        target, findings = found.target, check_backend(found.target)
+    return target, (*findings, *found.findings)
 
 
 def _check(targets: Sequence[Target], *, index: Path) -> None:

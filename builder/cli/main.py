@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,8 +18,9 @@ from typing import Any
 import click
 
 from builder import __version__
+from builder.cli.settings import SET, apply_settings
 from builder.cli.streams import find_lost_output, protect_streams
-from builder.model.finding import ConfigError, Finding, Location
+from builder.model.finding import ConfigError, Finding
 
 FAULT = Finding(
     code="fault",
@@ -45,6 +47,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cache": ("builder.cli.cache", "Show, check or shrink the cache of layers."),
     "doctor": ("builder.cli.doctor", "Check that this machine has what a build or a run needs."),
     "init": ("builder.cli.init", "Write an example environment file to start from."),
+    "schema": ("builder.cli.schema", "Print the JSON Schema of a file, for editors."),
+    "config": ("builder.cli.config", "Show your settings, and where each one comes from."),
+    "completion": ("builder.cli.completion", "Print the script that completes words in your shell."),
 }
 # what people type who come from other programs -> what they mean
 MEANT = {
@@ -61,39 +66,8 @@ MEANT = {
 }
 
 
-# The commands that write paths into scripts, records and reports, which are UTF-8; the others only read.
-WRITERS = ("build", "plan", "lock", "fetch", "smoke", "run", "convert", "status", "init")
-PLACES = ("TMPDIR", "RECIPE_TMPDIR", "RECIPE_CACHE_DIR", "XDG_CACHE_HOME")
-
-
-def check_places(command: str, words: Sequence[str]) -> None:
-    """Raise ConfigError where a command would write to, or about, a path that is not UTF-8.
-
-    Nor can a container be given each temporary folder. Links are followed: records hold the paths without them.
-    """
-    if command not in WRITERS:
-        return
-    own = words[: words.index("--")] if command == "run" and "--" in words else words  # the rest is another program's
-    values = [word if word[:1] != "-" else word.partition("=")[2] if word[:2] == "--" else word[2:] for word in own]
-    named = [(name, text) for name in PLACES if (text := os.environ.get(name))]
-    for variable, text in [("", "."), *(("", value) for value in values), *named]:
-        place, why = os.path.realpath(text.replace("\0", "")), ""
-        if any("\ud800" <= letter <= "\udfff" for letter in place):
-            why = "is not UTF-8 text"
-        elif variable == "TMPDIR" and command in ("smoke", "run") and {":", ","} & set(place):
-            # The scripts are in a folder there; the bind option of engines splits at both (Apptainer 1.4.5).
-            why = "contains a colon or a comma, and no container can be given a folder in it"
-        if why:
-            raise _make_place_error(place, why=why, variable=variable)
-
-
-def _make_place_error(place: str, *, why: str, variable: str) -> ConfigError:
-    from builder.model.text import sanitize
-
-    shown = sanitize(os.fsencode(place).decode(errors="backslashreplace"), limit=400)
-    fix = f"set {variable} to another folder" if variable else "rename it with `mv`, or choose another place"
-    at = Location(key=variable) if variable else Location(file=shown)
-    return ConfigError(Finding(code="path-refused", message=f"the path '{shown}' {why}", at=at, fix=fix))
+COMPLETE = "_RECIPE_COMPLETE"  # set when a shell asks what a word can be
+READ = ("RECIPE_", "SOURCE_DATE_EPOCH", "APPTAINER_", "SINGULARITY_")  # variables that are checked
 
 
 class ProgramContext(click.Context):
@@ -124,15 +98,27 @@ class Commands(click.Group):
         # Hundreds of modules are made, and nothing in them is garbage.
         gc.disable()
         try:
-            from builder.cli.empty_values import refuse_empty_values
             from builder.cli.help import add_examples
+            from builder.cli.refused_options import refuse_empty_values
 
             command: click.Command = import_module(COMMANDS[cmd_name][0]).run_command
             refuse_empty_values(command)
         finally:
             gc.freeze()
             gc.enable()
+        if COMPLETE in os.environ:
+            from builder.cli.completion import add_completions
+
+            add_completions(command, name=cmd_name)
         return add_examples(command, name=cmd_name)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Complete the name of a command from the table; click would import all of them."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        from builder.cli.completion import complete_commands
+
+        return complete_commands(COMMANDS, incomplete)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Answer an unknown command with the closest one."""
@@ -142,18 +128,16 @@ class Commands(click.Group):
             near = _find_meant(args)
             fix = f"did you mean `{near}`?" if near else suggest_name(args[0], known=COMMANDS, noun="commands")
             raise ConfigError(Finding(code="command-unknown", message=f"there is no command '{args[0]}'", fix=fix))
-        if (
-            args
-            and not {"-h", "--help"} & set(args)
-            and (
-                any(name.startswith(("RECIPE_", "SOURCE_DATE_EPOCH")) for name in os.environ)
-                or (os.environ.get("HOME") or "/")[:1] != "/"
-            )
-        ):
-            from builder.cli.variables import check_variables
+        if args and not ctx.resilient_parsing and not {"-h", "--help"} & set(args):
+            from builder.cli.path_variables import make_paths_absolute
+            from builder.cli.refused_options import check_places
 
-            check_variables(args[0], args[1:], environment=os.environ)
-        if args and not {"-h", "--help"} & set(args):
+            apply_settings(ctx, args[0], args[1:])
+            if any(name.startswith(READ) for name in os.environ) or (os.environ.get("HOME") or "/")[:1] != "/":
+                from builder.cli.variables import check_variables
+
+                check_variables(args[0], args[1:], environment=os.environ)
+            make_paths_absolute(os.environ)
             check_places(args[0], args[1:])
         from builder.cli.typed import WORDS
 
@@ -196,6 +180,7 @@ def run_cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code; with 4 where the output of a success cannot be written."""
     protect_streams()
+    signal.signal(signal.SIGTERM, _exit_at_signal)
     code = run(arguments)
     lost = find_lost_output()
     if lost is not None and not code:
@@ -203,26 +188,39 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
+def _exit_at_signal(number: int, _: object) -> None:
+    """Exit as after any error: temporary folders are removed."""
+    sys.exit(128 + number)
+
+
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; every expected failure is printed in the same form."""
+    if COMPLETE in os.environ:
+        from builder.cli.completion import complete
+
+        return complete(run_cli)
     words = sys.argv[1:] if arguments is None else arguments
-    with _set_no_color(words):
+    with _set_variables(words):
         return _run(words)
 
 
 @contextmanager
-def _set_no_color(words: list[str]) -> Iterator[None]:
-    """Set NO_COLOR for --no-color before a `--`: for messages and for the programs that are started."""
+def _set_variables(words: list[str]) -> Iterator[None]:
+    """Set NO_COLOR for --no-color before a `--`: for messages and for the programs that are started.
+
+    It and what is set from a file of settings is as before at the end.
+    """
     own = words[: words.index("--")] if "--" in words else words
-    before = os.environ.get("NO_COLOR")
+    before = {name: os.environ.get(name) for name in SET}
     if "--no-color" in own:
         os.environ["NO_COLOR"] = "1"
     try:
         yield
     finally:
-        os.environ.pop("NO_COLOR", None)
-        if before is not None:
-            os.environ["NO_COLOR"] = before
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _run(arguments: list[str]) -> int:
@@ -249,7 +247,7 @@ def _run(arguments: list[str]) -> int:
 def _emit_failure(findings: Sequence[Finding], *, arguments: list[str], printed: Mapping[str, bool]) -> None:
     """Print the document of a failure where the words want one and the command has printed none."""
     if not printed and any(word.startswith(("--format", "--json")) for word in arguments):
-        from builder.cli.failure_documents import emit_failure
+        from builder.cli.check_formats import emit_failure
 
         emit_failure(findings, arguments=arguments, root=run_cli)
 
@@ -279,7 +277,7 @@ def _report_failure(error: Exception, *, arguments: Sequence[str] = ()) -> tuple
     """Print the findings of an exception; return them with its exit code, 0 for a fault of the program."""
     from builder.cli.output import echo, show_findings
     from builder.cli.usage import name_lines
-    from builder.system.path_errors import to_builder_error
+    from builder.system.files import to_builder_error
 
     known = to_builder_error(error)
     if known is None:

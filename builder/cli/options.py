@@ -12,20 +12,23 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
+from click.core import ParameterSource
 
-from builder.cli.inputs import find_source
+from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, find_source
 from builder.cli.output import echo
+from builder.cli.settings import list_accounts
 from builder.cli.typed import remove_options
+from builder.execute.build_options import find_wrong_values
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, UnsupportedError
 from builder.model.site import LAUNCHER_NAMES, GpuVisibility, Site
 from builder.model.text import sanitize
 from builder.pipeline.prepare import make_no_scheduler
 from builder.pipeline.request import SlurmOptions
-from builder.slurm.job_overrides import find_wrong_values
 
 F = TypeVar("F", bound=Callable[..., object])
 
 OF_JOBS = ("partition", "qos", "time", "mem")
+SUBMITTING = (*OF_JOBS, "no-wait", "cancel-on-interrupt", "dependency")  # options that only jobs have
 
 
 def add_former_flag(old: str, *, new: str) -> Callable[[F], F]:
@@ -64,19 +67,11 @@ def add_batch_options(command: F) -> F:
     return command
 
 
-def add_shape_options(command: F) -> F:
-    """Add the options for the number of ranks."""
+def add_launch_options(command: F) -> F:
+    """Add the options for the number of ranks, and those that replace how a site starts them and what they see."""
     for option in (
         click.option("--gpus", metavar="G", type=click.IntRange(1), help="Devices of each node, one for each rank."),
         click.option("--nodes", metavar="N", type=click.IntRange(1), help="Nodes."),
-    ):
-        command = option(command)
-    return command
-
-
-def add_launch_options(command: F) -> F:
-    """Add the options that replace how a site starts ranks and what they see."""
-    for option in (
         click.option(
             "--gpu-visibility",
             type=click.Choice(get_args(GpuVisibility)),
@@ -89,6 +84,15 @@ def add_launch_options(command: F) -> F:
         ),
     ):
         command = option(command)
+    return command
+
+
+def add_run_options(command: F) -> F:
+    """Add what `recipe run` and `recipe smoke` share: whose files are trusted, where it runs, and what is printed."""
+    for add in (
+        add_verbosity, account_option, add_launch_options, add_batch_options, add_here_option, add_trust_option
+    ):  # fmt: skip
+        command = add(command)
     return command
 
 
@@ -123,12 +127,20 @@ def take_slurm_options(
     of_jobs = {name: options.pop(name) for name in OF_JOBS}
     names = ("submit", "no_wait", "cancel_on_interrupt", "dependency")
     slurm = SlurmOptions(**{name: options.pop(name) for name in names}, account=account or "", of_jobs=of_jobs)
+    if account is None:
+        slurm = replace(slurm, accounts=dict(list_accounts()))
     said = [name for name, value in of_jobs.items() if value]
     said += [name for name, value in zip(("nodes", "gpus"), shape, strict=True) if value is not None]
     said += [name.replace("_", "-") for name in names[1:] if getattr(slurm, name)]
+    context = click.get_current_context(silent=True)
+    jobless = bool(sites) and all(site.scheduler.kind == "none" for site in sites)
+    if jobless and slurm.account and context and context.get_parameter_source("account") == ParameterSource.COMMANDLINE:
+        said.append("account")  # the variable of a shell may be for other sites
     if not (slurm.submit or said):
         return slurm
-    if sites and all(site.scheduler.kind == "none" for site in sites):
+    if jobless:
+        typed = context.params if context else {}
+        said += [name for name in ("nodes", "launcher") if typed.get(name) and name not in said]  # refused there, too
         raise _without_jobs(sites, [f"--{name}" for name in said], submit=slurm.submit)
     if wrong := find_wrong_values(of_jobs, dependency=slurm.dependency):
         raise ConfigError(*wrong)

@@ -1,21 +1,22 @@
-"""Output for people: text fitted to the terminal, findings, tables, colours. All commands print through it.
+"""Output: text fitted to the terminal, findings, tables, colours, JSON documents. All commands print through it.
 
 Machine output goes unchanged to stdout, everything else to stderr. A pipe and a file get unbroken lines.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import click
 
-from builder.cli.screen import fit, get_screen_width, measure_columns
+from builder.cli.streams import fit, get_screen_width, measure_columns
 from builder.model.finding import Finding, Location
-from builder.model.report import UNTESTED
-from builder.model.text import escape_control, escape_line
+from builder.model.text import UNTESTED, escape_control, escape_line
 
 COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 WORDS = {
@@ -147,3 +148,35 @@ def format_columns(rows: Sequence[Sequence[str]]) -> StyledText:
             for row in rows
         )
     )
+
+
+SCHEMA = 1  # of every document that a command prints
+
+format_option = click.option(
+    "--format",
+    "shape",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Text for people, or JSON (docs/check.md).",
+)
+# The word of earlier versions.
+json_option = click.option("--json", "as_json", is_flag=True, hidden=True)
+
+
+def make_document(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Make a document: its schema number first, null for empty text."""
+    return {"schema": SCHEMA, **{key: replace_empty(value) for key, value in content.items() if key != "schema"}}
+
+
+def replace_empty(value: Any) -> Any:
+    """Replace every empty text by null; keys and lists stay."""
+    if isinstance(value, Mapping):
+        return {key: replace_empty(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [replace_empty(item) for item in value]
+    return None if isinstance(value, str) and not value else value
+
+
+def emit_document(content: Mapping[str, Any]) -> None:
+    emit(json.dumps(make_document(content), indent=2, ensure_ascii=False, allow_nan=False))

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from builder.cli.help import GroupedCommand
+from builder.cli.input_options import add_input_options, read_choice
 from builder.cli.inputs import (
     add_compile_options,
     add_ignore_option,
@@ -19,16 +20,16 @@ from builder.cli.inputs import (
     find_sites_folder,
     make_context,
 )
-from builder.cli.options import add_launch_options, add_shape_options
-from builder.cli.output import emit
+from builder.cli.options import add_launch_options
+from builder.cli.output import echo, emit
 from builder.cli.targets import add_words_argument, read_words
 from builder.cli.terminal import Terminal
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.plan_folder import check_plan_folder, write_plan
 from builder.inspect.origin import compute_plan_digest, read_image_plan, read_plan_digest
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, suggest_name
+from builder.pipeline.build import Planned, plan_builds
 from builder.pipeline.own_inputs import check_own_inputs
-from builder.pipeline.plans import Planned, plan_builds
 from builder.pipeline.prepare import Refusals, check_base_file, check_jobs_ended, make_folder
 from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, make_failure
 
@@ -54,9 +55,9 @@ from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, mak
 )
 @add_locked_option
 @add_launch_options
-@add_shape_options
 @add_ignore_option
 @add_trust_option
+@add_input_options
 @add_compile_options
 @add_verbosity
 def run_command(
@@ -70,11 +71,14 @@ def run_command(
     arrays that run them all.
     """
     named = read_words(words)
+    if named.note:
+        echo(named.note, err=True)
     if name is not None and not named.single:
         raise ConfigError(Finding(code="usage", message="--print is for one plan", fix="name one site and one file"))
     request = BuildRequest(
         sites=named.sites,
         files=named.files,
+        choice=read_choice(named.files),
         sites_folder=find_sites_folder(),
         context=replace(make_context(**chosen), ignored=ignored),
         options=ExecutionOptions(environment=os.environ, force=force),

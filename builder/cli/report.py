@@ -11,8 +11,7 @@ import click
 
 from builder import __version__
 from builder.cli.inputs import add_plain_verbosity
-from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
-from builder.cli.output import echo, format_columns, show_findings
+from builder.cli.output import SCHEMA, echo, emit_document, format_columns, format_option, json_option, show_findings
 from builder.cli.paths import explain_kind, write_line
 from builder.model.finding import BuilderError, ConfigError, Finding
 from builder.model.results import Results, Stage
@@ -20,7 +19,9 @@ from builder.report import tables
 from builder.report.comparison import compare_results, find_differences, tabulate_comparison
 from builder.report.page import format_status, make_report_page
 from builder.report.records import read_results
-from builder.system.path_errors import check_reachable
+from builder.system.files import check_reachable
+from builder.system.layout import JOBS, PLAN_FILE, REPORT_FILE, RESULTS
+from builder.system.trust import read_to_show
 
 RANKS = 16  # rows on the terminal; the page and the JSON have more
 MOST = 8  # reports in a comparison: there are no more colours
@@ -39,11 +40,13 @@ TAIL = 8  # lines of a log on the terminal
 def run_command(paths: tuple[Path, ...], output: Path | None, shape: str, as_json: bool) -> None:
     """Show what was measured of an image, or compare several with the first.
 
-    PATH is a report.json, a plan folder, a results folder, or an image with its plan folder next to it.
+    PATH is a report.json, a plan folder, a results folder, an image with its plan folder next to it, or a folder of
+    several plan folders.
     """
-    reports = _read(paths)
+    with read_to_show():
+        reports = _read(paths)
     if output is not None:
-        from builder.cli.output_file import OutputFile
+        from builder.cli.paths import OutputFile
 
         page = make_report_page(reports, tool=f"recipe {__version__}", folder=output.absolute().parent)
         OutputFile(path=output, what="a report page", is_own=_is_page, option="-o").write(page)
@@ -126,6 +129,7 @@ def format_table(table: tables.ResultTable) -> str:
 
 def _read(paths: Sequence[Path]) -> list[Results]:
     """Read every path; raises ConfigError with the faults of all of them."""
+    paths = [one for path in paths for one in _list_measured_plans(path) or [path]]
     if len(paths) > MOST:
         fix = f"give at most {MOST}"
         raise ConfigError(Finding(code="usage", message=f"{len(paths)} reports are too many to compare", fix=fix))
@@ -145,6 +149,20 @@ def _read(paths: Sequence[Path]) -> list[Results]:
     ]
     show_findings([*findings, *(_make_image_finding(results) for results in found if results.image_now)])
     return found
+
+
+def _list_measured_plans(path: Path) -> list[Path]:
+    """The plan folders in a folder of several that were measured: each has a report of its own; [] for another path."""
+    try:
+        if (path / PLAN_FILE).is_file() or (path / REPORT_FILE).is_file() or (path / RESULTS).is_dir():
+            return []
+        plans = sorted(one.parent for one in path.glob(f"*/{PLAN_FILE}"))
+    except (OSError, ValueError):  # said where it is read
+        return []
+    measured = [plan for plan in plans if any((plan / name).exists() for name in (REPORT_FILE, RESULTS, JOBS))]
+    if len(plans) > len(measured) > 0:
+        echo(f"without a report: {', '.join(plan.name for plan in plans if plan not in measured)}", err=True)
+    return measured
 
 
 def _make_image_finding(results: Results) -> Finding:

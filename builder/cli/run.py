@@ -12,20 +12,20 @@ import click
 
 from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import read_image_words
-from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_context
+from builder.cli.inputs import make_context
+from builder.cli.missing_program import NOT_FOUND, find_missing_program
 from builder.cli.options import (
-    add_batch_options,
-    add_launch_options,
-    add_shape_options,
+    add_run_options,
     add_wrong_values,
     make_launch_variables,
     make_printer,
     take_slurm_options,
 )
-from builder.cli.output import emit, show_findings
+from builder.cli.output import echo, emit, show_findings
+from builder.cli.settings import choose_account
 from builder.compile.image_plans import make_image_target, make_run_plan
 from builder.compile.launch import check_command
-from builder.compile.launch.choice import choose_launch
+from builder.compile.launch.shape import choose_launch
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.machine import check_run_machine
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
@@ -40,6 +40,7 @@ from builder.pipeline.batch import Submission, submit_plan
 from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
 from builder.pipeline.request import SlurmOptions
+from builder.pipeline.resolution import add_gpu
 from builder.slurm.status import follow_command
 from builder.system.process import attach
 from builder.system.scratch import find_private_parent
@@ -48,13 +49,7 @@ from builder.system.scratch import find_private_parent
 @click.command("run", cls=GroupedCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("given", metavar="[SITE] IMAGE -- CMD", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of a job's scripts, log and record.")
-@add_trust_option
-@add_here_option
-@add_batch_options
-@add_launch_options
-@add_shape_options
-@account_option
-@add_verbosity
+@add_run_options
 def run_command(
     given: tuple[str, ...], output: Path | None, here: bool, nodes: int | None, gpus: int | None, quiet: bool,
     **options: Any,
@@ -67,19 +62,24 @@ def run_command(
     """
     with add_wrong_values(options):
         named = read_image_words(given, what="image", more="-- python3 --version", quiet=quiet)
+    options["account"] = choose_account(options["account"], site=named.site.name)
     slurm = take_slurm_options(options, account=options["account"], sites=[named.site])
     path, words = named.path, named.rest
     loaded = choose_launch(named.site, launcher=options["launcher"], gpu_visibility=options["gpu_visibility"])
     check_not_inputs([("the image", path)], image=None, folder=output)
-    target = make_image_target(
-        loaded, image=str(path), context=make_context(account=options["account"]), folder=(path / "bin").is_dir()
-    )
+    context = add_gpu(make_context(account=options["account"]), loaded)
+    target = make_image_target(loaded, image=str(path), context=context, folder=(path / "bin").is_dir())
     findings = check_command(target, words)
     if select_errors(findings):
         raise UnsupportedError(*findings)
     if not quiet:
         show_findings(findings)
     check_bindable(Path.cwd(), what="the current folder", fix="run it in a folder without it")
+    if os.environ.get("PYTHONPATH") and not quiet:
+        echo(
+            "note: PYTHONPATH of this shell is seen in the image, too: unset it for the image's packages alone",
+            err=True,
+        )
     variables = {"RECIPE_IMAGE": str(path), "RECIPE_WORKDIR": str(Path.cwd())}
     variables |= make_launch_variables(options)
     if slurm.submit:
@@ -90,17 +90,20 @@ def run_command(
         check_here(loaded, here=here, what="a run")
         doubt = check_run_machine(loaded, environment=os.environ, sure=here)
         show_findings([doubt] if doubt and not quiet else [])
-        code = _run_locally(target, path, words, nodes=nodes, gpus=gpus, variables=variables)
+        launcher = options["launcher"] or ""
+        code = _run_locally(target, path, words, nodes=nodes, gpus=gpus, launcher=launcher, variables=variables)
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _check_shape(site: Site, image: Path, *, nodes: int | None, gpus: int | None, inside: bool) -> None:
-    """Refuse nodes that only a job has, and ranks that only torch can start; raises ConfigError."""
+def _check_shape(
+    site: Site, image: Path, *, nodes: int | None, gpus: int | None, launcher: str, inside: bool
+) -> None:  # fmt: skip
+    """Refuse nodes and launchers that only a job has, and ranks that only torch can start; raises ConfigError."""
     if inside:
         return
-    if nodes is not None:
-        message = "--nodes is for jobs, and this shell is not in one"
+    for option in [name for name, given in (("--nodes", nodes), ("--launcher", launcher)) if given]:
+        message = f"{option} is for jobs, and this shell is not in one"
         fix = "leave it out" if site.scheduler.kind == "none" else "add --submit, or leave it out"
         raise ConfigError(Finding(code="usage", message=message, fix=fix))
     if gpus is not None and os.environ.get("RECIPE_PROCESSES", "torchrun") == "torchrun" and not has_torch(image):
@@ -121,13 +124,14 @@ def _submit_command(
 ) -> int:
     """Submit the command and follow it to its exit code, unless --no-wait was given."""
     folder = folder or _free(Path(f"{plan.recipe}.run"))
+    new = not os.path.lexists(folder)
     click.get_current_context().with_resource(
         lock_plan_folder(plan, folder, recipe_folder=folder, fix=ELSEWHERE, check_jobs=check_jobs_ended)
     )
     options = ExecutionOptions(environment=dict(os.environ))
     what = Submission(
         plan=plan, site=site, kind="run", folder=folder, output=Path(plan.image), options=options,
-        variables=variables, command=words,
+        variables=variables, command=words, new=new,
     )  # fmt: skip
     note = make_printer(quiet=quiet)
     submit_plan(what, jobs=slurm, display=SingleProgress(QuietProgress()), tell=note)
@@ -146,13 +150,14 @@ def _submit_command(
 
 
 def _run_locally(
-    target: Target, image: Path, words: tuple[str, ...], *, nodes: int | None, gpus: int | None,
+    target: Target, image: Path, words: tuple[str, ...], *, nodes: int | None, gpus: int | None, launcher: str,
     variables: dict[str, str],
 ) -> int:  # fmt: skip
     """Run the command's script on this terminal: here, or in the allocation of this shell."""
     inside = target.site.scheduler.kind == "slurm" and bool(os.environ.get("SLURM_JOB_ID"))
-    allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) if inside else 1
-    _check_shape(target.site, image, nodes=nodes, gpus=gpus, inside=inside)
+    number = os.environ.get("SLURM_JOB_NUM_NODES", "")  # of Slurm's own; by hand it may be anything
+    allocated = int(number) if inside and number.isascii() and number.isdecimal() else 1
+    _check_shape(target.site, image, nodes=nodes, gpus=gpus, launcher=launcher, inside=inside)
     nodes = nodes or (allocated if allocated > 1 else None)
     plan = make_run_plan(target, nodes=nodes, devices=gpus, here=not inside)
     (step,) = plan.steps
@@ -165,7 +170,13 @@ def _run_locally(
         write_plan(plan, folder, recipe_folder=folder)
         environment = {**_make_shape_variables(plan), **os.environ, **variables, "RECIPE_FOLDER": str(folder)}
         count = [] if inside or gpus is None else [str(gpus)]
-        return attach(["bash", str(folder / step.script), *count, *words], cwd=folder, env=environment)
+        missing = find_missing_program(image, words[0])
+        line = ["bash", str(folder / step.script), *count, *words]
+        code = attach(line, cwd=folder, env=environment, errors=missing.remove_error if missing else None)
+    if missing is None or not missing.reported:
+        return code
+    show_findings([missing.explain()])
+    return NOT_FOUND
 
 
 def _make_shape_variables(plan: Plan) -> dict[str, str]:

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from builder.cli.inputs import add_plain_verbosity, find_sites_folder
-from builder.cli.json_documents import emit_document, format_option
-from builder.cli.output import echo, format_columns, show_findings
+from builder.cli.output import echo, emit_document, format_columns, format_option, show_findings
 from builder.model.finding import BuilderError, Finding
 from builder.model.site import Site
 from builder.parse.site import find_site_files, load_site
@@ -23,8 +22,8 @@ from builder.parse.site import find_site_files, load_site
 def run_command(site: str | None, shape: str) -> None:
     """List the sites, or show all facts about SITE with their sources.
 
-    Your own sites are in ~/.config/recipe/sites (or $RECIPE_SITES), one YAML file each; `extends: NAME` inherits from
-    another one.
+    Your own sites are in the folders of $RECIPE_SITES (a list as PATH), in ~/.config/recipe/sites and in
+    /etc/xdg/recipe/sites, one YAML file each; `extends: NAME` inherits from another one.
     """
     if site is not None:
         loaded = load_site(site, folder=find_sites_folder())
@@ -44,8 +43,7 @@ def run_command(site: str | None, shape: str) -> None:
         rows = [{"name": item.name, "vendor": item.vendor, "backends": item.build.backends} for item in found]
         emit_document({"sites": rows, **({"findings": [asdict(finding) for finding in faults]} if faults else {})})
         return
-    table = [["site", "GPU", "backends", "what it is"]]
-    table += [[item.name, item.vendor, ", ".join(item.build.backends), item.description] for item in found]
+    table = [["site", "GPU", "what it is"], *([item.name, item.vendor, item.description] for item in found)]
     echo(format_columns(table))
 
 

@@ -10,8 +10,16 @@ from pathlib import Path
 import click
 
 from builder.cli.inputs import add_trust_option, add_verbosity, find_sites_folder
-from builder.cli.json_documents import emit_document, format_option
-from builder.cli.output import StyledText, echo, emit, format_columns, show_findings, uses_color
+from builder.cli.output import (
+    StyledText,
+    echo,
+    emit,
+    emit_document,
+    format_columns,
+    format_option,
+    show_findings,
+    uses_color,
+)
 from builder.cli.paths import write_line
 from builder.cli.targets import choose_site, name_environment
 from builder.cli.terminal import Terminal
@@ -35,8 +43,8 @@ from builder.slurm.status import (
     read_plan_list,
 )
 from builder.slurm.submitted_jobs import JobView
+from builder.system.files import check_reachable
 from builder.system.layout import JOBS, PLAN_FILE, REPORT_FILE, SUBMITTED_FILE, plan_folder
-from builder.system.path_errors import check_reachable
 from builder.system.trust import check_folder
 
 MOST = 8  # names in a message
@@ -125,7 +133,7 @@ def find_plans(place: Path, *, typed: Path) -> SubmittedPlans:
 
 def find_plan_folder(place: Path, *, typed: Path) -> Path:
     """The plan folder that a path means: itself, or the one next to an image."""
-    for folder in (place, plan_folder(place)):
+    for folder in (place, *([plan_folder(place)] if place.name else [])):  # the root has no folder next to it
         if (folder / PLAN_FILE).is_file():
             return folder
     plans = sorted(path.parent for path in place.glob(f"*/{PLAN_FILE}")) if place.is_dir() else []

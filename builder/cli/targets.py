@@ -17,8 +17,10 @@ import click
 
 from builder.cli.file_kinds import find_kind, list_environments
 from builder.cli.inputs import find_sites_folder
+from builder.cli.settings import find_default_site
 from builder.cli.typed import add_argument, make_typed_line
 from builder.model.finding import BuilderError, ConfigError, Finding, find_nearest, suggest_name
+from builder.model.recipe import STDIN
 from builder.model.site import Site
 from builder.model.text import exists, sanitize
 from builder.parse.site import find_site_files, load_site
@@ -28,8 +30,9 @@ F = TypeVar("F", bound=Callable[..., object])
 Kind = Literal["site", "file", ""]
 Without = Literal["this machine's", "all"]  # the sites where none is named
 
-FILES = (".yml", ".yaml", ".txt", ".in")
+FILES = (".yml", ".yaml", ".json", ".toml", ".txt", ".in")
 LOCAL = "local"  # the site of any machine
+ALL = "all"  # not the name of a site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +57,12 @@ def add_words_argument(command: F) -> F:
 def read_words(words: Sequence[str], *, without: Without = "this machine's") -> Selection:
     """Tell sites from files; raises ConfigError with every unexpected argument.
 
-    Without a site all sites are meant, or the one of this machine.
+    Without a site the one of the settings is meant, else all sites, or the one of this machine. The word `all` names
+    all sites where they may be left out.
     """
     known = list(find_site_files(find_sites_folder()))
+    every = without == "all" and words[:1] == (ALL,) and ALL not in known and not Path(ALL).exists()
+    words = words[1:] if every else words
     if "" in words:
         raise _empty(words, known=known)
     kinds = _find_kinds(words, known=known)
@@ -69,7 +75,9 @@ def read_words(words: Sequence[str], *, without: Without = "this machine's") -> 
     if faults:
         raise ConfigError(*faults)
     note = ""
-    if not sites and without == "all":
+    if not sites and (default := None if every else find_default_site(known)):
+        sites, note = [default.value], f"site: {default.value}, by {default.source}"
+    elif not sites and without == "all":
         sites = known
     elif not sites:
         site = find_this_site(known, files=files)
@@ -90,6 +98,8 @@ def _find_kinds(words: Sequence[str], *, known: Sequence[str]) -> list[Kind]:
 def _find_kind(word: str, *, known: Sequence[str]) -> Kind:
     if word in known:
         return "site"
+    if word == STDIN:
+        return "file"
     path = Path(word)
     if path.is_file():
         return "site" if path.suffix in (".yml", ".yaml") and is_site_file(path) else "file"
@@ -101,10 +111,19 @@ def is_site_file(path: Path) -> bool:
     return find_kind(path) == "a site file"
 
 
+def find_own_site(word: str) -> str:
+    """The path of a site's file of that name in the current folder, "" where there is none."""
+    names = (f"./{word}{suffix}" for suffix in (".yaml", ".yml")) if "/" not in word else ()
+    return next((name for name in names if Path(name).is_file() and is_site_file(Path(name))), "")
+
+
 def _find_fault(word: str, kind: Kind, *, known: Sequence[str]) -> Finding | None:
     if kind:
         return None
     message = f"'{sanitize(word)}' is neither a known site nor a file"
+    if own := find_own_site(word):
+        fix = f"name the site's file: {sanitize(own)}"
+        return Finding(code="site-unknown", message=message, fix=fix)
     fix = f"{suggest_name(word, known=known, noun='known sites')}; a site of your own is a file: docs/own-site.md"
     return Finding(code="site-unknown", message=message, fix=fix)
 
@@ -113,7 +132,10 @@ def _complete(
     faults: Sequence[Finding], words: Sequence[str], kinds: Sequence[Kind], *, known: Sequence[str]
 ) -> list[Finding]:
     """The faults of sites on a line without a file, with the whole line where each site has a near one."""
-    near = [word if kind else find_nearest(word, known=known) for word, kind in zip(words, kinds, strict=True)]
+    near = [
+        word if kind else find_own_site(word) or find_nearest(word, known=known)
+        for word, kind in zip(words, kinds, strict=True)
+    ]
     file = next(iter(list_environments()), "")
     if not (file and all(near)):
         return list(faults)
@@ -169,15 +191,17 @@ def name_environment() -> str:
 
 
 def choose_site() -> str:
-    """The site of this machine; the one for any machine where no name says so."""
-    return next(iter(match_machine(list(find_site_files(find_sites_folder())))), LOCAL)
+    """The site of the settings or of this machine; the one for any machine where neither says so."""
+    known = list(find_site_files(find_sites_folder()))
+    default = find_default_site(known)
+    return default.value if default else next(iter(match_machine(known)), LOCAL)
 
 
 def suggest_sites(line: Callable[[str], str]) -> str:
     """The fix for a missing site: the line with the most likely one, and the others."""
     known = list(find_site_files(find_sites_folder()))
-    fits = match_machine(known)
-    first = fits[0] if fits else LOCAL
+    fits, default = match_machine(known), find_default_site(known)
+    first = default.value if default else fits[0] if fits else LOCAL
     others = [name for name in fits or known if name != first]
     return f"`{line(first)}`" + (f", or another site in the place of '{first}': {', '.join(others)}" if others else "")
 
@@ -186,9 +210,11 @@ def find_this_site(known: Sequence[str], *, files: Sequence[str]) -> str:
     """The one site whose node names match this machine; raises ConfigError if none or several do."""
     host, fits = os.uname().nodename.partition(".")[0], match_machine(known)
     missing = {
-        file: near for file in map(str, files) if not exists(Path(file)) and (near := find_near_path(Path(file)))
+        file: near
+        for file in map(str, files)
+        if file != STDIN and not exists(Path(file)) and (near := find_near_path(Path(file)))
     }
-    absent = next((str(file) for file in files if not exists(Path(file))), "")
+    absent = next((str(file) for file in files if str(file) != STDIN and not exists(Path(file))), "")
     if absent and Path(absent).stem in known and len(files) > 1:
         rest = [str(file) for file in files if str(file) != absent]
         message, site = f"no site is named, and '{sanitize(absent)}' does not exist", Path(absent).stem

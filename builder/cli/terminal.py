@@ -23,9 +23,8 @@ from builder.execute.progress import (
 )
 from builder.model.finding import Finding
 from builder.model.plan import Plan, Step, choose_program
-from builder.model.report import UNTESTED, Report
-from builder.model.text import escape_line, to_dict, to_list, to_number, to_text
-from builder.model.units import format_clock
+from builder.model.report import Report
+from builder.model.text import UNTESTED, escape_line, format_clock, to_dict, to_list, to_number, to_text
 from builder.pipeline.request import Build, Outcome, Outcomes
 from builder.system.layout import PROOF
 
@@ -51,7 +50,7 @@ class Terminal:
         """Print findings, with the build's name above them if there are several."""
         found = list(findings)
         if found and not self.single:
-            echo(f"{name}:", err=True)
+            echo(f"{escape_line(name)}:", err=True)
         show_findings(found)
 
     def describe_build(self, build: Build, *, steps: Sequence[Step] | None = None) -> None:
@@ -108,7 +107,7 @@ class Terminal:
             if outcome.image and paths:
                 emit(outcome.image)
                 if self.single and not self.quiet and outcome.name in self._builds:
-                    echo("\n".join(make_next_lines(self._builds[outcome.name])), err=True)
+                    echo("\n".join(_make_lines_here(self._builds[outcome.name])), err=True)
         if ended.stop is not None:
             raise ended.stop
         code = max((outcome.code for outcome in outcomes), default=0)
@@ -123,22 +122,29 @@ def _make_rows(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
         yield [outcome.name, color_word(outcome.word, err=True), taken, outcome.text or "-"]
 
 
-def make_next_lines(build: Build) -> list[str]:
-    """The commands for a new image, one on each line."""
+def _make_lines_here(build: Build) -> list[str]:
+    from builder.execute.machine import is_elsewhere
+
+    return make_next_lines(build, elsewhere=is_elsewhere(build.site, environment=os.environ))
+
+
+def make_next_lines(build: Build, *, elsewhere: bool = False) -> list[str]:
+    """The commands for a new image, one on each line; `elsewhere` says that this is no machine of the site."""
     site, image, recipe = build.site.name, shlex.quote(write_path(build.image)), build.recipe
     program = choose_program(
         torch=bool(build.plan.expect.get("torch")),
         imports=recipe.container.smoke.imports,
         has_python=bool(recipe.conda or recipe.pip),
     )
-    lines = [f"recipe run {site} {image} -- {program}", f"recipe report {image}"]
-    if build.site.scheduler.kind == "slurm":
+    here = "--here " if elsewhere else ""
+    lines = [f"recipe run {here}{site} {image} -- {program}", f"recipe report {image}"]
+    if build.site.scheduler.kind == "slurm" and not elsewhere:
         name = build.context.account or ("NAME" if build.site.scheduler.account == "required" else "")
         account = f" --account={shlex.quote(name)}" if name else ""
         lines.append(f"recipe run {site} {image} --submit --nodes 2{account} -- {program}")
     else:
         lines.append(f"recipe inspect {image}")
-    return [f"next: {line}" for line in lines]
+    return [f"next: {escape_line(line)}" for line in lines]
 
 
 def describe(plan: Plan, *, image: Path, folder: Path, steps: Sequence[Step] | None = None) -> str:
@@ -156,7 +162,7 @@ def describe(plan: Plan, *, image: Path, folder: Path, steps: Sequence[Step] | N
     lines.append("  packages")
     width = max((len(package.asked) for package in plan.packages), default=0)
     lines += [f"    {package.asked.ljust(width)}  ->  {package.became}  ({package.why})" for package in plan.packages]
-    return "\n".join(lines)
+    return "\n".join(map(escape_line, lines))
 
 
 def summarize_build(report: Report) -> str:

@@ -12,6 +12,7 @@ from builder.model.text import sanitize
 
 WORDS = "recipe.words"  # in the context of a command: the words after it
 LIMIT = 400  # characters of a suggested line
+OWN = ("output", "jobs", "force", "trust", "quiet", "verbose")  # options that mean another thing, or say nothing, there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +42,19 @@ class TypedLine:
         return sanitize(f"{self.path} {shlex.join(words)}".strip(), limit=LIMIT)
 
 
-def make_typed_line(arguments: Sequence[str]) -> str:
-    """The line again with other arguments: each takes the place of one, more come after the last, options stay."""
+def make_typed_line(arguments: Sequence[str], *, without: Sequence[str] = ()) -> str:
+    """The line again with other arguments: each takes the place of one, more come after the last.
+
+    Options stay, but for those in `without` and their values.
+    """
     typed = TypedLine.read()
+    gone = set(_find_options(typed, without))
     rest, found = list(arguments), list[str]()
     if not typed.places:
         found, rest = rest, []
     for at, word in enumerate(typed.words):
         if at not in typed.places:
-            found.append(word)
+            found += [] if at in gone else [word]
             continue
         count = len(rest) if at == typed.places[-1] else 1
         found += rest[:count]
@@ -102,15 +107,35 @@ def add_words(*words: str) -> str:
 def remove_options(options: Sequence[str]) -> str:
     """The line again without options of the command and their values."""
     typed = TypedLine.read()
-    left, value = list[str](), False
-    for word in typed.words[: typed.mark]:
+    gone = set(_find_options(typed, options))
+    return typed.write(*(word for at, word in enumerate(typed.words) if at not in gone))
+
+
+def _find_options(typed: TypedLine, options: Sequence[str]) -> Iterator[int]:
+    """The positions of options of the command, and those of their values."""
+    value = False
+    for at, word in enumerate(typed.words[: typed.mark]):
         if value:
+            yield at
             value = False
         elif word.partition("=")[0] in options:
+            yield at
             value = word in typed.takes
-        else:
-            left.append(word)
-    return typed.write(*left, *typed.words[typed.mark :])
+
+
+def make_other_line(command: str, *arguments: str) -> str:
+    """Another command with these arguments and the options that were typed and that decide about its result, too."""
+    context, typed = click.get_current_context(), TypedLine.read()
+    root = context.find_root()
+    assert isinstance(root.command, click.Group)
+    other = root.command.get_command(root, command)
+    known = {name for param in other.params if param.name not in OWN for name in param.opts} if other else set()
+    kept, words = list[str](), iter(typed.words[: typed.mark])
+    for word in words:
+        name, equals, _ = word.partition("=")
+        value = [next(words, "")] if name in typed.takes and not equals else []
+        kept += [word, *value] if name in known else []
+    return sanitize(f"{root.info_name} {command} {shlex.join([*arguments, *kept])}", limit=LIMIT)
 
 
 def count_before_command() -> int | None:

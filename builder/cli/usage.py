@@ -7,12 +7,13 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from builder.cli.typed import find_arguments
 from builder.model.finding import Finding, find_nearest
+from builder.model.site import BackendName
 from builder.model.text import sanitize
 
 # Other names of subcommands -> the name here.
@@ -141,8 +142,10 @@ def make_usage_finding(error: click.ClickException, *, arguments: Sequence[str],
     path = context.command_path
     line = CommandLine(path=path, words=tuple(arguments[len(path.split()) - 1 :]))
     message = error.format_message().rstrip(".")
+    if unreadable := _find_unreadable(error):
+        return unreadable
     if isinstance(error, click.NoSuchOption):
-        from builder.cli.other_options import list_value_options
+        from builder.cli.refused_options import list_value_options
 
         line = replace(line, takers=list_value_options(root))
         unknown = _unknown(context, line=line, first=error.option_name)
@@ -157,6 +160,19 @@ def make_usage_finding(error: click.ClickException, *, arguments: Sequence[str],
     joint = " " if instead.endswith("?") else "; "
     fix = joint.join(filter(None, [instead, f"see `{path} --help`"]))
     return Finding(code="usage", message=message, fix=fix)
+
+
+def _find_unreadable(error: click.ClickException) -> Finding | None:
+    """The finding for a path that click refuses because it may not be read: whose it is, and what gives the right."""
+    match = re.search(r"'(.*)' is not readable", error.message) if isinstance(error, click.BadParameter) else None
+    if match is None:
+        return None
+    from builder.system.files import find_unreadable
+
+    found = find_unreadable(Path(match[1]))
+    if found is None or not isinstance(error.param, click.Option):  # type: ignore[attr-defined]
+        return found
+    return replace(found, fix=f"{found.fix}; or choose another path with {error.param.opts[0]}")  # type: ignore[attr-defined]
 
 
 def find_context(root: click.Group, arguments: Sequence[str]) -> click.Context:
@@ -265,7 +281,7 @@ def _suggest_option(error: click.NoSuchOption, *, context: click.Context, line: 
             "did you mean '--site'?" if "--site" in known else f"no site is named here: `{line.remove_option(option)}`"
         )
     if option in OUTPUT and context.parent is not None and not set(OUTPUT) & set(known):
-        from builder.cli.other_options import suggest_redirection
+        from builder.cli.refused_options import suggest_redirection
 
         value, words = line.split_option(option)
         return suggest_redirection(context.command, path=line.path, words=words, value=value)
@@ -280,7 +296,19 @@ def _suggest_option(error: click.NoSuchOption, *, context: click.Context, line: 
     )
     if near:
         return f"did you mean '{near}'?"
+    if long := _find_long_option(option, context=context, line=line):
+        return f"did you mean '{long}'? `{line.replace_words(option, long)}`"
     return f"leave it out: `{line.remove_unknown(option)}`"
+
+
+def _find_long_option(option: str, *, context: click.Context, line: CommandLine) -> str:
+    """The one long option that a letter with a value can be: `-b docker` is --backend, `-b x.sif` is --base."""
+    value = line.split_option(option)[0] if len(option) == 2 and option in line.words else ""
+    named = {name for param in context.command.params for name in param.opts if name.startswith(f"-{option}")}
+    values: dict[str, Sequence[str]] = {"--backend": get_args(BackendName)}
+    fits = [name for name in sorted(named & _takers(context)) if value in values.get(name, (value,))]
+    exact = [name for name in fits if name in values] or fits
+    return exact[0] if value and len(exact) == 1 else ""
 
 
 def _find_near_option(option: str, *, known: Sequence[str]) -> str:
@@ -362,10 +390,6 @@ def _suggest_value(error: click.BadParameter, *, param: click.Parameter) -> str:
         return f"did you mean '{near}'?" if near else f"write one of these: {_list_choices(option, kind)}"
     if isinstance(kind, (click.IntRange, click.FloatRange)) and kind.min is not None:
         return f"write {kind.min} or more, as in {option} {max(kind.min, 1)}"
-    if isinstance(kind, click.Path) and "is not readable" in error.message:
-        found = re.search(r"'(.*)' is not readable", error.message)
-        path = shlex.quote(found[1]) if found else "FILE"
-        return f"`chmod u+r {path}` where it is your own, else ask its owner for the right to read it"
     return ""
 
 

@@ -5,6 +5,7 @@ Those of sites and of micromamba's image are read in inputs.py. Step scripts loo
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import get_args
 
 from builder.model.finding import BuilderError, ConfigError, Finding, Location
+from builder.model.secrets import redact
 from builder.model.site import GpuVisibility
 from builder.model.text import exists, is_folder, sanitize
+from builder.model.variables import split_words
 
 LAYERS = ("build", "fetch")
 MAKES = ("build", "plan", "check", "lock", "fetch")
@@ -49,6 +52,10 @@ def _check_port(text: str) -> str:
 def _check_folder(text: str) -> str:
     if is_folder(text):
         return ""
+    from builder.system.files import find_closed_folder
+
+    if closed := find_closed_folder(Path(text).absolute()):
+        return closed.message
     return "it is no folder" if exists(Path(text)) else "there is no such folder"
 
 
@@ -83,10 +90,20 @@ def _check_python(text: str) -> str:
 
     question = "import sys; sys.stdout.write(f'python {sys.version_info >= (3, 10)}')"
     try:
-        _, said, _ = ask([text, "-S", "-c", question], seconds=SECONDS)
+        _, said, _ = ask([text, "-E", "-S", "-c", question], seconds=SECONDS)
     except LayeringError as error:
         return str(error)
     return "" if said.strip() == "python True" else "it is not a Python from 3.10 on"
+
+
+def _check_switch(text: str) -> str:
+    """As Apptainer reads it: https://pkg.go.dev/strconv#ParseBool."""
+    right = text.lower() in ("1", "0", "t", "f") or text in ("true", "True", "TRUE", "false", "False", "FALSE")
+    return "" if right else "it is neither true nor false"
+
+
+def _check_readable(text: str) -> str:
+    return "" if Path(text).is_file() and os.access(text, os.R_OK) else "it is no file that you may read"
 
 
 def _check_time(text: str) -> str:
@@ -163,6 +180,47 @@ VARIABLES = {
         commands=STARTS, wrong=_make_choice_check("auto", "cpu", "cuda", "xpu"), write="RECIPE_DEVICE=cpu"
     ),
 }
+# Options of Apptainer that it also reads from variables, and with which the scripts of a plan do something else
+# (`apptainer exec --help` and `apptainer build --help`, 1.4.5). Places, logins and binds are the user's to choose.
+ENGINE_OPTIONS = split_words(
+    "ADD_CAPS APP APPLY_CGROUPS ARCH BLKIO_WEIGHT BLKIO_WEIGHT_DEVICE CLEANENV COMPAT CONTAIN CONTAINALL CPUS "
+    "CPUSET_CPUS CPUSET_MEMS CPU_SHARES CWD DNS DROP_CAPS ENCRYPT ENV ENV_FILE FAKEROOT HOME HOSTNAME IPC MEMORY "
+    "MEMORY_RESERVATION MEMORY_SWAP NET NETNS_PATH NETWORK NO_EVAL NO_HOME NO_INIT NO_MOUNT NO_PID NO_PRIVS NO_UMASK "
+    "OOM_KILL_DISABLE OVERLAY PID PIDS_LIMIT PWD SANDBOX SCRATCH SECTION SECURITY UNSHARE_IPC UNSHARE_NET UNSHARE_PID "
+    "UNSHARE_UTS UPDATE UTS WORKDIR WRITABLE WRITABLE_TMPFS"
+)
+# Those that switch something on or off; with a word that is neither yes nor no the engine starts nothing.
+ENGINE_SWITCHES = split_words(
+    "ALLOW_SETUID DEBUG DISABLE_CACHE FIX_PERMS FORCE IGNORE_SUBUID JSON KEEP_PRIVS NOCOLOR NOHTTPS NO_HTTPS NOTEST NV "
+    "NVCCLI QUIET ROCM SHARENS SILENT UNDERLAY UNSQUASH USERNS VERBOSE"
+)
+ENGINE_VARIABLES = (
+    {
+        f"{engine}_{option}": Variable(
+            commands=(*STARTS, "convert"),
+            wrong=lambda _: "it changes how the engine runs an image or builds one",
+            write="",
+        )
+        for engine in ("APPTAINER", "SINGULARITY")
+        for option in sorted(ENGINE_OPTIONS)
+    }
+    | {
+        f"{engine}_{option}": Variable(
+            commands=(*STARTS, "convert"), wrong=_check_switch, write=f"{engine}_{option}=true or =false"
+        )
+        for engine in ("APPTAINER", "SINGULARITY")
+        for option in sorted(ENGINE_SWITCHES)
+    }
+    | {
+        f"{engine}_CONFIG_FILE": Variable(
+            commands=(*STARTS, "convert"), wrong=_check_readable, write="the path of the engine's apptainer.conf"
+        )
+        for engine in ("APPTAINER", "SINGULARITY")
+    }
+)
+
+
+NAMES = (*VARIABLES, *ENGINE_VARIABLES)
 
 
 def check_variables(command: str, words: Sequence[str], *, environment: Mapping[str, str]) -> None:
@@ -170,12 +228,12 @@ def check_variables(command: str, words: Sequence[str], *, environment: Mapping[
     given = {word.partition("=")[0] for word in words}
     used = [
         name
-        for name, one in VARIABLES.items()
+        for name, one in (VARIABLES | ENGINE_VARIABLES).items()
         if command in (one.commands or (command,)) and not (one.option and one.option in given)
     ]
     faults = []
     for name, wrong in find_wrong(environment, names=used).items():
-        message = f"'{sanitize(environment[name], limit=200)}' cannot be the value of {name}: {wrong}"
+        message = f"'{show_value(environment[name])}' cannot be the value of {name}: {wrong}"
         fix = suggest_value(name)
         if name == "RECIPE_TMPDIR" and not exists(Path(environment[name])):
             fix = f"make it: `mkdir -p {shlex.quote(environment[name])}`, or {fix}"
@@ -184,12 +242,19 @@ def check_variables(command: str, words: Sequence[str], *, environment: Mapping[
         raise ConfigError(*faults)
 
 
-def find_wrong(environment: Mapping[str, str], *, names: Iterable[str] = VARIABLES) -> dict[str, str]:
+def find_wrong(environment: Mapping[str, str], *, names: Iterable[str] = NAMES) -> dict[str, str]:
     """Find the variables whose value no command can use, with what each value is instead."""
-    found = {name: VARIABLES[name].wrong(environment[name]) for name in names if environment.get(name)}
+    known = VARIABLES | ENGINE_VARIABLES
+    found = {name: known[name].wrong(environment[name]) for name in names if environment.get(name)}
     return {name: wrong for name, wrong in found.items() if wrong}
 
 
 def suggest_value(name: str) -> str:
     """What to write instead of a wrong value."""
-    return f"write {VARIABLES[name].write}, or unset {name}"
+    write = (VARIABLES | ENGINE_VARIABLES)[name].write
+    return f"write {write}, or unset {name}" if write else f"`unset {name}`"
+
+
+def show_value(value: str) -> str:
+    """A value for a message: a login may be anywhere in a word that is not written as an address."""
+    return "***" if "@" in value else sanitize(redact(value), limit=200)

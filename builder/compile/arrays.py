@@ -7,11 +7,11 @@ outputs are those of the plan submitted alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from builder.compile import shell
+from builder.compile.launch.shape import parse_kibibytes
 from builder.compile.step_scripts import ENTER_SUBMIT_FOLDER, compute_notice, make_batch_header
 from builder.model.plan import Plan, PlanFile, Step, StepJob
 from builder.model.site import Site
@@ -19,8 +19,6 @@ from builder.model.site import Site
 MAX_TASKS = 10  # default number of parallel tasks, for the load on a shared disk
 
 _ORDER = ("build", "save", "convert", "verify", "smoke", "run")
-_UNITS = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}
-_MEMORY = re.compile(r"(\d+)([KMGT]?)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,13 +113,8 @@ def _merge_jobs(site: Site, tasks: Sequence[ArrayTask], step: Step, *, most: int
         array=f"0-{len(tasks) - 1}%{most}",
         minutes=minutes,
         notice=compute_notice(minutes),
-        memory=max((job.memory for job in own), key=_parse_mebibytes) if own[0].memory else "",
+        memory=max((job.memory for job in own), key=parse_kibibytes) if own[0].memory else "",
     )
-
-
-def _parse_mebibytes(size: str) -> float:
-    match = _MEMORY.fullmatch(size)
-    return int(match[1]) * _UNITS[match[2]] if match else 0.0
 
 
 def _account(site: Site, job: StepJob) -> list[str]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from builder.compile import shell
-from builder.compile.audit_file import make_audit_files
-from builder.compile.backend_plan import BackendPlan
-from builder.compile.backends import BACKENDS, check_backend
+from builder.compile.backend_plan import BackendPlan, make_audit_files
+from builder.compile.backends import check_backend, load_backend
 from builder.compile.image_files import make_expectations, slugify
 from builder.compile.launch import choose_job, make_run_files, make_shape, make_shape_script
 from builder.compile.render import read_template, render
-from builder.compile.smoke_step import list_smoke_copies, make_smoke_step
+from builder.compile.smoke_step import choose_step_workloads, list_smoke_copies, make_smoke_step
 from builder.compile.step_scripts import attach_job, make_account_hint
-from builder.compile.workloads import choose_workloads
 from builder.model.plan import Plan, PlanFile, Step
 from builder.model.target import Target
 
@@ -25,7 +23,7 @@ def compile_plan(target: Target, *, nodes: int | None = None, devices: int | Non
     `page` its README is empty: a dry run needs no templates.
     """
     findings = check_backend(target)
-    build = BACKENDS[target.backend].plan(target)
+    build = load_backend(target.backend).plan(target)
     script = f"{len(build.steps) + 1}-smoke.sh"
     smoke, smoke_files = make_smoke_step(target, script=script)
     steps: tuple[Step, ...] = (*build.steps, smoke)
@@ -86,7 +84,7 @@ def make_readme(target: Target, *, plan: Plan, build: BackendPlan) -> str:
         build=build,
         target=target,
         purposes=purposes,
-        workloads=choose_workloads(target),
+        workloads=choose_step_workloads(target),
         sbatch=" ".join(
             ["sbatch", *submit, *(make_account_hint(target) if target.site.scheduler.account_form else [])]
         ),

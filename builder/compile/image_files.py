@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from builder.compile import shell
 from builder.compile.render import read_template
-from builder.layers.conda_solver import CondaPackage
 from builder.layers.reference import find_registry
 from builder.model.finding import Location
-from builder.model.lock import list_commits, list_requirements
 from builder.model.plan import Copy, PlanFile
-from builder.model.target import Target
+from builder.model.target import PREFIX, Target
 from builder.model.text import CONTROL, is_misleading, make_config_error, sanitize
 from builder.parse.yaml import to_yaml
 
+if TYPE_CHECKING:  # loaded where there is a lock
+    from builder.layers.conda_solver import CondaPackage
+
+# Of NVIDIA's PyTorch images and of its images of CUDA.
+COMPAT = "/usr/local/cuda/compat/lib:/usr/local/cuda/compat"
 IMAGE_FOLDER = "image"
-PREFIX = "/opt/env"
+BUILD = "/opt/recipe/build"  # where a build has that folder
 REQUIRE_HASHES = "--require-hashes"
 
 
@@ -74,7 +78,7 @@ def collect_variables(target: Target) -> dict[str, str]:
 
 def collect_run_variables(target: Target) -> dict[str, str]:
     """Collect the recipe's variables that are not in the image: the run scripts set them for each run."""
-    if target.backend not in ("cotainr", "tykky"):
+    if not target.traits.one_call:
         return {}
     return {**target.recipe.variables, **target.recipe.container.env}
 
@@ -89,6 +93,8 @@ def make_environment_script(target: Target) -> str:
             if target.environment.place == "venv"
             else f'export CONDA_PREFIX="{PREFIX}"'
         )
+    if target.compat:  # before the host's libcuda, whose folder the engine adds at the end
+        lines.append(f'export LD_LIBRARY_PATH="{COMPAT}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
     return "\n".join([*lines, *shell.export(collect_variables(target))]) + "\n"
 
 
@@ -178,8 +184,8 @@ def make_pip_section(target: Target) -> list[str]:
         return [
             *lines,
             REQUIRE_HASHES,
-            *list_requirements(target.lock, torch=True),
-            *list_requirements(target.lock, torch=False),
+            *target.lock.list_requirements(torch=True),
+            *target.lock.list_requirements(torch=False),
         ]
     return [*lines, *environment.torch_lines, *environment.pip_lines]
 
@@ -192,7 +198,7 @@ def make_torch_requirements(target: Target) -> str:
         return ""
     index = [f"--index-url {torch.index}"] if torch and "://" in torch.index else []
     if target.lock is not None:
-        return _join_lines((*index, REQUIRE_HASHES, *list_requirements(target.lock, torch=True)))
+        return _join_lines((*index, REQUIRE_HASHES, *target.lock.list_requirements(torch=True)))
     return _join_lines((*index, *environment.torch_lines))
 
 
@@ -202,10 +208,20 @@ def make_other_requirements(target: Target) -> str:
     if lock is None:
         return _join_lines((*environment.pip_options, *environment.pip_lines)) if environment.pip_lines else ""
     # Without torch lines there is no first call; then a dependency requires torch, from the same index.
-    family = () if environment.torch_lines else list_requirements(lock, torch=True)
-    lines = (*family, *list_requirements(lock, torch=False))
+    family = () if environment.torch_lines else lock.list_requirements(torch=True)
+    lines = (*family, *lock.list_requirements(torch=False))
     kept = [line for line in environment.pip_options if line not in (REQUIRE_HASHES, "--pre")]
     return _join_lines((*kept, REQUIRE_HASHES, *lines)) if lines else ""
+
+
+def make_own_requirements(target: Target) -> str:
+    """Make the requirements of the recipe's own folders, as the build sees their copies."""
+    environment = target.environment
+    if not environment.own:
+        return ""
+    kept = (line for line in environment.pip_options if line not in (REQUIRE_HASHES, "--pre"))
+    places = (f"{BUILD}/{one.place}" + (f"[{','.join(one.extras)}]" if one.extras else "") for one in environment.own)
+    return _join_lines((*kept, *places))
 
 
 def make_explicit_list(target: Target) -> str:
@@ -244,7 +260,7 @@ def make_image_files(target: Target) -> tuple[PlanFile, ...]:
     solved = environment.place == "conda" and target.lock is None  # by conda's solver, while the image is built
     texts = {
         "install.sh": read_template("install.sh"),
-        "times.py": read_template("times.py") if target.backend in ("apptainer", "docker") else "",
+        "times.py": read_template("times.py") if target.traits.sets_times else "",
         "verify.py": read_template("verify.py"),
         "protect.py": read_template("protect.py") if environment.place != "conda" else "",
         "place": environment.place + "\n",
@@ -260,9 +276,10 @@ def make_image_files(target: Target) -> tuple[PlanFile, ...]:
         "cuda-version": f"{environment.cuda}\n" if environment.cuda else "",
         "requirements-torch.txt": make_torch_requirements(target),
         "requirements.txt": make_other_requirements(target),
-        "requirements-commits.txt": _join_lines(list_commits(target.lock)) if target.lock else "",
+        "requirements-own.txt": make_own_requirements(target),
+        "requirements-commits.txt": _join_lines(target.lock.list_commits()) if target.lock else "",
         "constraints.txt": _join_lines(environment.constraints)
-        if environment.pip_lines and target.lock is None
+        if (environment.pip_lines or environment.own) and target.lock is None
         else "",
         # A lock has hashes for everything except the build tools.
         "compiled.txt": _join_lines(environment.compiled) if target.lock is None else "",
@@ -273,13 +290,25 @@ def make_image_files(target: Target) -> tuple[PlanFile, ...]:
     return tuple(PlanFile(path=f"{IMAGE_FOLDER}/{name}", text=text) for name, text in texts.items() if text)
 
 
-def make_run_script(commands: tuple[str, ...]) -> str:
+def make_run_script(commands: tuple[str, ...], *, done: str = "") -> str:
     """Make the script with the recipe's own commands, which notes in $recipe_reached which one has begun.
 
-    They share one shell, so that `cd` and variables last; what ends it (`exit 0`, `exec`) would skip the others.
+    They share one shell, so that `cd` and variables last; what ends it (`exit 0`, `exec`) would skip the others. A trap
+    can hide that the last one failed: with one the notes say `until` before the end of all. `done` names a variable
+    with the number of those that have run before, which are skipped.
     """
-    noted = '{ echo "%d of %d" >"$recipe_reached"; } 2>/dev/null\n%s\n'  # not seen in what `sh -x` prints
-    return "".join(noted % (at, len(commands), command.rstrip()) for at, command in enumerate(commands, 1))
+    look = '[ -z "${recipe_install:-}" ] || sh "$recipe_install" look; '  # what the previous command has closed
+    noted = '{ %secho "%d of %d%s" >"$recipe_reached"; } 2>/dev/null\n'  # not seen in what `sh -x` prints
+    total, until = len(commands), " until" if any("trap" in command for command in commands) else ""
+    lines = [
+        f"{noted % (look if at > 1 else '', at, total, until)}{_skip(command.rstrip(), at, done=done)}\n"
+        for at, command in enumerate(commands, 1)
+    ]
+    return "".join([*lines, noted % (look, total, total, "")] if until else lines)
+
+
+def _skip(command: str, at: int, *, done: str) -> str:
+    return f'if [ "${{{done}:-0}}" -lt {at} ]; then\n{command}\nfi' if done else command
 
 
 def _make_python_line(target: Target) -> str:
@@ -295,7 +324,7 @@ def list_image_copies(target: Target) -> tuple[Copy, ...]:
     return tuple(
         Copy(source=source, path=f"{IMAGE_FOLDER}/root{destination}")
         for source, destination in sorted(target.recipe.container.files.items())
-    )
+    ) + tuple(Copy(source=one.source, path=f"{IMAGE_FOLDER}/{one.place}") for one in target.environment.own)
 
 
 def _join_lines(items: tuple[str, ...]) -> str:

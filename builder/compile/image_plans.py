@@ -11,28 +11,33 @@ from builder.compile.image_files import make_expectations, slugify
 from builder.compile.launch import choose_job, make_run_files, make_shape_script
 from builder.compile.launch.suite_scripts import make_local_script
 from builder.compile.render import read_template
-from builder.compile.smoke_step import list_smoke_copies, make_smoke_step
+from builder.compile.smoke_step import MPI_WORKLOAD, list_smoke_copies, make_smoke_step
 from builder.compile.step_scripts import attach_job, list_job_files, list_runtime_commands
 from builder.model.plan import Plan, PlanFile, Step
 from builder.model.recipe import Container, Recipe, Smoke, Workload
 from builder.model.site import Site
 from builder.model.target import Context, Environment, Target, Torch
+from builder.resolve.own_machine import apply_machine
 
 UNPACK_FACTOR = 3.0  # size of a Docker archive and its unpacked content, relative to the archive
 
 
 def make_image_target(
-    site: Site, *, image: str, context: Context, folder: bool = False, workloads: tuple[Workload, ...] | None = None
-) -> Target:
+    site: Site, *, image: str, context: Context, folder: bool = False, workloads: tuple[Workload, ...] | None = None,
+    imports: tuple[str, ...] = (),
+) -> Target:  # fmt: skip
     """Make the target of an image without a recipe; `image` is its absolute path, a folder under tykky."""
     name = PurePosixPath(image).stem
-    smoke = Smoke(workloads=workloads)
+    site = apply_machine(site, context.gpu)
+    smoke = Smoke(workloads=workloads, imports=imports)
+    needs_torch = workloads is None or set(workloads) - {MPI_WORKLOAD}
+    torch = Torch(version="", provided=True) if needs_torch else None  # any build on a site of CPUs
     return Target(
         recipe=Recipe(name=name, file=image, digest="", folder="", kind="pip", container=Container(smoke=smoke)),
         site=site,
         backend="tykky" if folder else "apptainer",
         base=site.base_images[0],
-        environment=Environment(place="venv", torch=Torch(version="", provided=True)),  # any build on a site of CPUs
+        environment=Environment(place="venv", torch=torch),
         context=context,
     )
 
@@ -71,7 +76,7 @@ def _list_runtime_programs(target: Target) -> tuple[str, ...]:
     runtime = target.site.runtime
     return (
         ()
-        if target.backend == "tykky" or runtime.modules or runtime.run_modules
+        if target.traits.makes_folder or runtime.modules or runtime.run_modules
         else ("|".join(list_runtime_commands(target)),)
     )
 
@@ -81,7 +86,7 @@ def make_convert_plan(target: Target, *, archive: str, archive_gib: float) -> Pl
     image = f"{slugify(target.recipe.name)}.sif"
     script, batch = "1-convert.sh", "1-convert.sbatch"
     name = f"{slugify(target.recipe.name)}-convert"
-    text = make_convert_script(target, archive=archive, image=image, modules=False)
+    text = make_convert_script(target, archive=archive, image=image)
     files = [
         PlanFile(path=script, text=text, executable=True),
         PlanFile(path="engine.sh", text=read_template("engine.sh")),
@@ -126,7 +131,7 @@ def _plan(
         backend=target.backend,
         vendor=target.site.vendor,
         image=image or target.recipe.file,
-        image_kind="folder" if target.backend == "tykky" else "sif",
+        image_kind="folder" if target.traits.makes_folder else "sif",
         base=base,
         steps=(step,),
         files=files,

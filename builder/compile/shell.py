@@ -7,11 +7,10 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from builder.model.plan import ShellExpr, Word
+from builder.model.text import VARIABLE
 
 _REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _SPECIAL = re.compile(r'([\\"`$])')
-_BARE = re.compile(r"[A-Za-z0-9_./:=,@%+-]*")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def quote_word(value: Word) -> str:
@@ -57,7 +56,7 @@ def export(variables: Mapping[str, str], *, expand: bool = False) -> list[str]:
     """Write `export` lines; values are literal, or contain ${NAME} with `expand`."""
     lines = []
     for name, value in variables.items():
-        assert _NAME.fullmatch(name), f"checked when the file was read: {name!r}"
+        assert VARIABLE.fullmatch(name), f"checked when the file was read: {name!r}"
         lines.append(f"export {name}={quote_word(ShellExpr(value) if expand else value)}")
     return lines
 

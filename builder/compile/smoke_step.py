@@ -1,4 +1,4 @@
-"""Steps that test an image.
+"""Steps that test an image, and the workloads of a recipe's smoke test.
 
 The torch check asks the image for its torch right after the build, for engines that do not ask during the build. The
 smoke step repeats it and trains a small model on the devices of this machine.
@@ -7,6 +7,7 @@ smoke step repeats it and trains a small model on the devices of this machine.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from builder.compile import shell
 from builder.compile.image_files import collect_run_variables, make_expectations, make_recipe_json, slugify
@@ -19,19 +20,58 @@ from builder.compile.step_scripts import (
     make_build_job,
     make_step_script,
 )
-from builder.compile.workloads import DISTRIBUTED_WORKLOADS, TRAINING_WORKLOADS, choose_workloads
 from builder.model.plan import Copy, PlanFile, ShellExpr, Step, Word
 from builder.model.site import Vendor
 from builder.model.target import Target
+
+TRAINING_WORKLOADS = ("mnist", "ddp")  # they read digits
+DISTRIBUTED_WORKLOADS = ("probe", "ddp", "pi", "allreduce", "startup", "mpi")  # many ranks; the others are one process
+MPI_WORKLOAD = "mpi"  # over the ranks of a site's launcher; needs no torch
+MPI_LAUNCHERS = ("srun", "mpiexec")  # ranks of torchrun are no MPI ranks
+
+
+def choose_workloads(target: Target) -> tuple[str, ...]:
+    """Choose the workloads that use torch: the recipe's, else mnist and ddp if the image has torch."""
+    chosen = target.recipe.container.smoke.workloads
+    if chosen is not None:
+        return tuple(name for name in chosen if name != MPI_WORKLOAD)
+    return ("mnist", "ddp") if target.environment.torch is not None else ()
+
+
+def choose_step_workloads(target: Target) -> tuple[str, ...]:
+    """Choose the workloads of the smoke step; mpi only where no launcher has MPI ranks, as a world of one process."""
+    chosen = target.recipe.container.smoke.workloads or ()
+    alone = MPI_WORKLOAD in chosen and target.site.launch.launcher not in MPI_LAUNCHERS
+    return (*choose_workloads(target), *((MPI_WORKLOAD,) if alone else ()))
+
+
+def has_mpi_workload(target: Target) -> bool:
+    """Whether the suite over many ranks proves their MPI: the recipe names it, or no workload and asks for mpi4py."""
+    chosen = target.recipe.container.smoke.workloads
+    named = MPI_WORKLOAD in chosen if chosen is not None else target.recipe.uses_mpi
+    return named and target.site.launch.launcher in MPI_LAUNCHERS
+
+
+MPI_MODULE = "mpi4py.MPI"  # loads the MPI, which the package itself does not
+
+
+def list_imports(target: Target) -> tuple[str, ...]:
+    """List the modules that the smoke step imports: the recipe's, and mpi4py's MPI if it is not the host's."""
+    recipe = target.recipe
+    own = (MPI_MODULE,) if recipe.uses_mpi and not target.site.brings_mpi else ()
+    return tuple(dict.fromkeys((*recipe.container.smoke.imports, *own)))
+
 
 TORCH_CHECK_FILE = "proof.json"
 
 
 def make_inside_line(target: Target) -> str:
-    """Define `inside`: run a command in the image with this folder as its working folder; needs run/container.sh."""
-    if target.backend == "tykky":
+    """Define `inside`: run a command in the image with this folder as its working folder; needs run/container.sh.
+
+    Every image has /mnt.
+    """
+    if target.traits.makes_folder:
         return 'inside() { in_image "$@"; }'
-    # Every image has /mnt.
     call = '"$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"'
     return (
         f"inside() {{ (image_variables && exec {call}); }}"
@@ -40,9 +80,10 @@ def make_inside_line(target: Target) -> str:
     )
 
 
-def make_torch_check_step(target: Target, *, script: str, name: str) -> tuple[Step, tuple[PlanFile, ...]]:
+def make_torch_check_step(target: Target, *, name: str) -> tuple[Step, tuple[PlanFile, ...]]:
     """Make the step with its script and job; question and expected answer are files of the smoke test."""
     lines = [
+        "image_alone",
         ". run/container.sh",
         make_inside_line(target),
         f"rm -f {TORCH_CHECK_FILE}",
@@ -52,17 +93,25 @@ def make_torch_check_step(target: Target, *, script: str, name: str) -> tuple[St
         "    exit 1",
         "}",
     ]
-    title = "Asks the image for its torch"
+    script, title = "2-verify.sh", "Asks the image for its torch"
     text = make_step_script(target, title=f"{title}; needs no GPU.", modules=target.site.runtime.modules, lines=lines)
     job = make_build_job(target, script=script, name=name, title=title, minutes=15)
     step = Step(
         name="verify",
         kind="verify",
-        why="ask the image whether it holds the planned torch",
+        why=_describe_torch_check(target),
         script=script,
         produces=(TORCH_CHECK_FILE,),
     )
     return attach_job(step, job), (PlanFile(path=script, text=text, executable=True), *list_job_files(job))
+
+
+def _describe_torch_check(target: Target) -> str:
+    if target.environment.torch is not None:
+        return "ask the image whether it holds the planned torch"
+    if target.site.vendor == "cpu":
+        return "there is no torch to ask for"
+    return "ask the image whether a package has brought a torch of another build"
 
 
 # A device file shows that this machine has a GPU of the vendor, without any library.
@@ -92,15 +141,17 @@ def make_smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[PlanFil
 
 def _list_results(target: Target) -> tuple[str, ...]:
     """List the results of the smoke step; each is left whatever fails first."""
-    imports = ["smoke-imports.json"] if target.recipe.container.smoke.imports else []
-    return ("verify.json", *imports, *(f"smoke-{name}.json" for name in choose_workloads(target)))
+    imports = ["smoke-imports.json"] if list_imports(target) else []
+    return ("verify.json", *imports, *(f"smoke-{name}.json" for name in choose_step_workloads(target)))
 
 
 def _describe_smoke_step(target: Target) -> str:
     """Describe what the step really does: without torch nothing is trained unless the recipe names workloads."""
     if choose_workloads(target):
         return "train in the image and judge the numbers"
-    if target.recipe.container.smoke.imports:
+    if choose_step_workloads(target):
+        return "exchange values by MPI in the image"
+    if list_imports(target):
         return "import modules in the image"
     return "start Python in the image; there is nothing to train without torch"
 
@@ -111,7 +162,7 @@ def _make_smoke_job(target: Target, *, script: str) -> JobScript | None:
     It has the environment of `run/gpu.sbatch`: variables, devices, folders on the node.
     """
     from builder.compile.launch.launchers import make_one_task  # `recipe check` makes no scripts
-    from builder.compile.launch.local_folders import list_local_folders
+    from builder.compile.launch.settings import list_local_folders
 
     job = target.site.scheduler.jobs.get("gpu")
     if job is None:
@@ -160,49 +211,36 @@ def make_smoke_script(target: Target) -> str:
         "    exit 0",
         "fi",
         "trap 'conclude $?' EXIT",
+        "image_alone",
         ". run/container.sh",
-        *_make_inside(target),
+        "arguments=()",
+        make_inside_line(target),
         "failed=0",
         'inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1',
         *(["ranks=2"] if _is_distributed(target) else []),
         *_make_expectation(target),
+        *_make_workload_lines(target),
+        'exit "$failed"',
     ]
-    imports = target.recipe.container.smoke.imports
-    if imports:
-        result = ShellExpr("${results}/smoke-imports.json")
-        words: list[Word] = ["inside", "python3", "-B", "smoke", "imports", "--result", result, *imports]
-        lines.append(shell.quote_command(words) + " || failed=1")
-    for name in choose_workloads(target):
-        more = ' --ranks "$ranks"' if name in DISTRIBUTED_WORKLOADS else ""
-        more += ' "${digits[@]}"' if name in TRAINING_WORKLOADS else ""
-        more += ' --started "$(date +%s.%N)"' if name == "startup" else ""
-        more += f' --result "$results/smoke-{name}.json"'
-        lines.append(f'inside python3 -B smoke {name}{more} "${{arguments[@]}}" || failed=1')
-    lines.append('exit "$failed"')
     return make_step_script(
         target, title="Smoke test: trains in the image and judges the numbers.", modules=(), lines=lines
     )
 
 
-def _make_inside(target: Target) -> list[str]:
-    """Define `inside` with real digits from RECIPE_MNIST."""
-    if target.backend == "tykky":
-        return [
-            "arguments=()",
-            "digits=()",
-            'if [ -n "${RECIPE_MNIST:-}" ]; then digits+=(--data "$RECIPE_MNIST"); fi',
-            make_inside_line(target),
-        ]
-    return [
-        "arguments=()",
-        "digits=()",
-        'if [ -n "${RECIPE_MNIST:-}" ]; then',
-        '    options+=(--bind "$RECIPE_MNIST:/media:ro")',
-        "    digits+=(--data /media)",
-        "fi",
-        "# Every image has /mnt.",
-        make_inside_line(target),
-    ]
+def _make_workload_lines(target: Target) -> Iterator[str]:
+    """A line for the imports and one for each workload; a part that fails does not stop the others."""
+    imports = list_imports(target)
+    if imports:
+        result = ShellExpr("${results}/smoke-imports.json")
+        words: list[Word] = ["inside", "python3", "-B", "smoke", "imports", "--result", result, *imports]
+        yield shell.quote_command(words) + " || failed=1"
+    for name in choose_step_workloads(target):
+        more = " --alone" if name == MPI_WORKLOAD else ' --ranks "$ranks"' if name in DISTRIBUTED_WORKLOADS else ""
+        more += ' "${digits[@]}"' if name in TRAINING_WORKLOADS else ""
+        more += ' --started "$(date +%s.%N)"' if name == "startup" else ""
+        more += f' --result "$results/smoke-{name}.json"'
+        more += ' "${arguments[@]}"' if name != MPI_WORKLOAD else ""
+        yield f"inside python3 -B smoke {name}{more} || failed=1"
 
 
 def _is_distributed(target: Target) -> bool:
@@ -219,12 +257,13 @@ def _make_expectation(target: Target) -> list[str]:
         "    ranks=$(inside python3 -B smoke devices | tail -n 1) || ranks=1",
         '    if [ "${ranks:-0}" -lt 1 ]; then ranks=1; fi',
     ]
+    does = "trains" if any(name in TRAINING_WORKLOADS for name in choose_step_workloads(target)) else "runs"
     return [
         f'if [ "${{RECIPE_EXPECT_GPU:-no}}" = yes ] || [ -e {DEVICE_FILES[vendor]} ]; then',
         f"    arguments+=(--expect-vendor {vendor})",
         *(ranks if _is_distributed(target) else []),
         "else",
-        f"    echo 'recipe: no {vendor} GPU here: the smoke test trains on the CPU; run it on a GPU node too'",
+        f"    echo 'recipe: no {vendor} GPU here: the smoke test {does} on the CPU; run it on a GPU node too'",
         "    arguments+=(--device cpu)",
         "fi",
     ]

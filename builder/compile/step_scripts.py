@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from builder.compile import shell
-from builder.compile.backend_plan import estimate_size_gib
 from builder.compile.image_files import find_base_registry
 from builder.model.plan import PlanFile, Step, StepJob, Word
 from builder.model.secrets import INDEXES
@@ -26,6 +25,15 @@ FIXED_MINUTES, MINUTES_GIB = 15, 2.0  # to resolve and download; to install, com
 USABLE_FRACTION = 0.93  # of a node's memory that jobs may use (LUMI: 480 of 512 GiB, 224 of 256)
 
 _GIB = re.compile(r"(\d+)G")
+
+
+def estimate_size_gib(target: Target) -> float:
+    """Estimate the size of the unpacked image in GiB, cautiously: the kind of base image plus torch."""
+    kind = 25.0 if target.base.family == "ngc-pytorch" else 12.0 if target.base.rocm or target.base.family else 1.0
+    base = target.context.base_gib or kind
+    torch = target.environment.torch
+    fresh = 0.0 if torch is None or torch.provided else 2.0 if torch.token == "cpu" else 14.0
+    return base + fresh + 1.0
 
 
 def estimate_memory_gib(target: Target) -> int:
@@ -68,6 +76,12 @@ def make_login_lines(target: Target) -> list[str]:
     """Make the line that restricts the login in the engine's variables to the registry it belongs to."""
     host, own = find_base_registry(target)
     return [shell.quote_command(["login_for", host, "site" if own else "recipe"])] if host else []
+
+
+def make_processor_lines(target: Target) -> list[str]:
+    """Make the line that stops a build on other processors than the site's; its login nodes may have both kinds."""
+    arch = target.site.node.arch
+    return [make_call("for_processor", arch)] if arch != "x86_64" else []
 
 
 def make_step_script(target: Target, *, title: str, modules: Iterable[str], lines: Iterable[str]) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from builder.model.finding import Finding, Location
 from builder.model.plan import Step
 from builder.model.text import escape_line
-from builder.system.event_reader import Event
 from builder.system.failures import Cause
+from builder.system.failures.conflicts import CODES, explain_resolution, find_resolution
 from builder.system.failures.engines import ENGINES
 from builder.system.failures.installers import PACKAGES
 from builder.system.failures.resources import MACHINE, OWN
+from builder.system.step_output import Event
 
 # General messages of our own scripts come last: an engine may have printed the reason.
 CAUSES = OWN[:-1] + MACHINE + ENGINES + PACKAGES + OWN[-1:]
@@ -47,7 +48,7 @@ _BUILDKIT = re.compile(r"(?:#\d+ )?\d+\.\d{3} ")  # step and seconds before a li
 
 
 def explain(
-    step: Step, log_tail: Sequence[str], exit_code: int, *, log: str = "", error: Event | None = None
+    step: Step, log_tail: Sequence[str], exit_code: int, *, log: str = "", error: Event | None = None, base: str = ""
 ) -> Finding:
     """Recognise the failure of a step; one that is not known gives the last line that says something.
 
@@ -58,13 +59,29 @@ def explain(
     for cause in CAUSES:
         found = _match(cause, log_tail)
         if found is not None:
-            named = {"host": _find_host(cause, log_tail), **_match_needed(cause, log_tail), **found.groupdict()}
+            digests = {"digests": _find_digests(log_tail)}
+            named = {
+                **digests,
+                "base": escape_line(base),
+                "host": _find_host(cause, log_tail),
+                **_match_needed(cause, log_tail),
+                **found.groupdict(),
+            }
             groups = {name: (text or "").strip() for name, text in named.items()}
-            message = cause.message.format(**groups).removesuffix(": ")
+            message = cause.message.format(**groups).removesuffix(": ").replace(" '' ", " ")
+            code = cause.code
             reported = error.get_text("fix") if error is not None and cause.code in TOLD else ""
             fix = escape_line(reported) or cause.fix.format(**groups)
-            return Finding(code=cause.code, message=f"step '{step.name}' failed: {message}", fix=fix, at=at)
+            said = find_resolution(_strip_seconds(log_tail[-cause.within :])) if cause.code in CODES else ""
+            if said:  # as `recipe lock` says it
+                why = explain_resolution(escape_line(said))
+                code, message, fix = why.code, why.message, why.fix
+            return Finding(code=code, message=f"step '{step.name}' failed: {message}", fix=fix, at=at)
     return _make_unknown_finding(step, log_tail, exit_code, at=at)
+
+
+def _strip_seconds(tail: Sequence[str]) -> list[str]:
+    return [_BUILDKIT.sub("", line.strip(), count=1) for line in tail]
 
 
 def _match(cause: Cause, tail: Sequence[str]) -> re.Match[str] | None:
@@ -79,6 +96,19 @@ def _match_needed(cause: Cause, tail: Sequence[str]) -> dict[str, str]:
     """What the line that had to be there names."""
     found = [match for line in tail[-cause.within :] if cause.needs and (match := cause.needs.search(line))]
     return found[-1].groupdict() if found else {}
+
+
+# As uv 0.13 and pip 26 print them, in lines of their own.
+_DIGESTS = re.compile(
+    r"Expected:?\s+(?:sha256:?\s*)?(?P<given>[0-9a-f]{64})\b.{0,300}?(?:Computed:?|Got)\s+(?:sha256:?\s*)?(?P<found>[0-9a-f]{64})",
+    re.DOTALL,
+)
+
+
+def _find_digests(tail: Sequence[str]) -> str:
+    """Say which digest was given and which one a file has, "" if the log does not."""
+    found = _DIGESTS.search("\n".join(tail))
+    return f"; {found['given']} was given, it has {found['found']}" if found else ""
 
 
 def _find_host(cause: Cause, tail: Sequence[str]) -> str:
@@ -101,7 +131,7 @@ def _make_unknown_finding(step: Step, tail: Sequence[str], exit_code: int, *, at
 
 def find_error_line(tail: Sequence[str]) -> str:
     """Find the line that most likely says what happened: the last loud one, else the last one that is no filler."""
-    said_by_commands = (_BUILDKIT.sub("", line.strip(), count=1) for line in tail[-60:])
+    said_by_commands = _strip_seconds(tail[-60:])
     lines = [line.strip() for line in said_by_commands if line.strip() and not _FILLER.match(line)]
     loud = [line for line in lines[-25:] if _LOUD.match(line)]
     said = _cite_command(lines) or (loud or lines or [""])[-1]

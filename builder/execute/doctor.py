@@ -8,19 +8,21 @@ import re
 import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
 from builder.execute.docker_daemon import GROUP as DOCKER
 from builder.execute.docker_daemon import examine_docker
+from builder.execute.doctor_binds import examine_bind_paths
 from builder.execute.doctor_readings import Reading, examine_places
-from builder.execute.installation import find_installation
-from builder.execute.machine import has_modules
+from builder.execute.machine import find_installation, has_modules
 from builder.execute.preflight import is_login_node
 from builder.layers.uv import FIX as UV_FIX
 from builder.layers.uv import find_own_uv, find_uv
+from builder.model.backend import TRAITS
 from builder.model.finding import Finding, ToolError
+from builder.model.recipe import Recipe
 from builder.model.site import Site
 from builder.sif.errors import LayeringError
 from builder.sif.programs import MORE
@@ -30,14 +32,8 @@ PROGRAMS = (
     "apptainer", "singularity", "cotainr", "conda-containerize", "docker", "mksquashfs", "unsquashfs", "sbatch", "srun",
     "mpiexec",
 )  # fmt: skip
-NEEDS = {
-    "apptainer": ("apptainer|singularity",),
-    "cotainr": ("cotainr", "singularity|apptainer"),
-    "docker": ("docker", "apptainer|singularity"),
-    "layers": ("mksquashfs", "unsquashfs", "apptainer|singularity"),
-    "tykky": ("conda-containerize",),
-}
 SECONDS = 1.5  # for the answers of programs, which all work at the same time
+SILENT = 2.0  # seconds without a line
 CONTROLLER = 0.5  # for Slurm's controller: it answers within milliseconds, and scontrol asks an absent one for 10 s
 PYTHONS = ("python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10")
 LEAST = 1 << 30  # bytes of address space: Go's programs and a dozen threads do not start with less
@@ -46,31 +42,42 @@ _VERSION_LINE = re.compile(r"[^/]*(?<![\w./-])v?\d+(\.\d+)+")  # and no place in
 
 
 def examine(
-    site: Site | None, *, environment: Mapping[str, str], root: Path = Path("/"), offline: bool = False
+    site: Site | None,
+    *,
+    environment: Mapping[str, str],
+    root: Path = Path("/"),
+    offline: bool = False,
+    recipe: Recipe | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Reading, ...]:
-    """Look at everything; `root` is where the system's files lie, `offline` asks no server.
+    """Look at everything; `root` is the folder with the system's files, `offline` asks no server.
 
+    With a recipe its own servers are asked, too. After two seconds `tell` gets a line on what has not answered.
     Raises ToolError where this shell has too little memory to start anything.
     """
     check_memory(resource.getrlimit(resource.RLIMIT_AS)[0])
     backend = site.build.backends[0] if site else ""
     found = find_installed(environment)
-    parts: list[Callable[[], list[Reading]]] = [
-        lambda: examine_programs(site, found=found, environment=environment),
-        lambda: [examine_uv(environment, needed=backend == "layers")],
-        lambda: _examine_docker(found.get("docker"), environment=environment, needed=backend == "docker"),
-        lambda: examine_kernel(root, user=_find_user()),
-        lambda: examine_places(environment=environment, backend=backend),
-        lambda: examine_machine(site, environment=environment, root=root),
-        lambda: examine_slurm(site, environment=environment),
-        lambda: examine_drivers(site, root=root),
-    ]
+    parts: dict[str, Callable[[], list[Reading]]] = {
+        "the engines": lambda: examine_programs(site, found=found, environment=environment),
+        "uv": lambda: [examine_uv(environment, needed=backend == "layers")],
+        "the bind paths": lambda: examine_bind_paths(found, root=root),
+        "Docker": lambda: _examine_docker(found.get("docker"), environment=environment, needed=backend == "docker"),
+        "the kernel": lambda: examine_kernel(root, user=_find_user()),
+        "the disks": lambda: examine_places(environment=environment, backend=backend),
+        "this machine": lambda: examine_machine(site, environment=environment, root=root),
+        "Slurm": lambda: examine_slurm(site, environment=environment),
+        "the GPU driver": lambda: examine_drivers(site, root=root),
+    }
     if not offline:
         from builder.execute.doctor_network import examine_network
 
-        parts.append(lambda: examine_network(site, environment=environment))
+        parts["the servers"] = lambda: examine_network(site, environment=environment, recipe=recipe)
     with ThreadPoolExecutor(len(parts)) as pool:  # each waits for others: programs, a daemon, servers
-        return tuple(reading for part in pool.map(lambda part: part(), parts) for reading in part)
+        answers = {name: pool.submit(part) for name, part in parts.items()}
+        if late := wait(answers.values(), timeout=SILENT).not_done:
+            tell(f"waiting for {' and '.join(name for name, answer in answers.items() if answer in late)}")
+        return tuple(reading for answer in answers.values() for reading in answer.result())
 
 
 def check_memory(limit: int) -> None:
@@ -108,7 +115,7 @@ def examine_programs(site: Site | None, *, found: Mapping[str, Path], environmen
 
 def list_missing(site: Site, *, found: Mapping[str, Path]) -> list[list[str]]:
     """The programs that the site's default backend needs and that are not here; alternatives together."""
-    needs = [need.split("|") for need in NEEDS[site.build.backends[0]]]
+    needs = [need.split("|") for need in TRAITS[site.build.backends[0]].programs]
     return [names for names in needs if not any(name in found for name in names)]
 
 
@@ -281,8 +288,9 @@ def examine_drivers(site: Site | None, *, root: Path) -> list[Reading]:
             *readings,
             Reading(name=f"{site.gpu.vendor} driver", state="none", says=says, fix="look on a GPU node", group="GPU"),
         ]
-    if here != site.gpu.driver:
-        says = f"{here} here, {site.gpu.driver or 'unknown'} in the site's file"
+    if here != site.gpu.driver or site.gpu.other_driver:
+        known = " or ".join(filter(None, (site.gpu.driver, site.gpu.other_driver)))
+        says = f"{here} here, {known or 'unknown'} in the site's file"
         fix = f"check and build with --driver {here}, or write it into a site of your own"
         return [Reading(name=f"{site.gpu.vendor} driver", state="bad", says=says, fix=fix, group="GPU")]
     return readings

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from builder.execute.doctor_readings import Reading, State
+from builder.execute.server_address import LoginRedirects, ServerAddress, parse_server_address
 from builder.layers.certificates import find_certificates, make_tls_context
 from builder.layers.reference import parse_reference
-from builder.layers.server_address import LoginRedirects, ServerAddress, parse_server_address
 from builder.layers.uv import INDEXES, SETTINGS, find_uv, make_uv_environment, make_uv_settings
 from builder.model.finding import BuilderError
+from builder.model.recipe import Recipe
 from builder.model.secrets import redact
 from builder.model.site import Site
 from builder.resolve.indexes import TORCH_HOST
@@ -45,12 +46,16 @@ ADDRESS_FIX = "write https://HOST/..., and special characters of a login as %XX 
 TRUST_FIX = "name the file of the site's certificates in SSL_CERT_FILE, or have them added to this machine's store"
 
 
-def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]:
+def examine_network(
+    site: Site | None, *, environment: Mapping[str, str], recipe: Recipe | None = None
+) -> list[Reading]:
     """One reading for each server; any answer counts, also one that refuses."""
     places = list_servers(site, environment=environment)
+    own = list_recipe_addresses(recipe) if recipe else {}
+    places |= own
     found: dict[str, str] = {}
-    # Who looks up a name may wait longer than anybody wants: such a thread ends with the program.
-    indexes = {places.get(name) for name in INDEX_NAMES}
+    # A look-up of a name may take longer than our limit: such a thread ends with the program.
+    indexes = {places.get(name) for name in INDEX_NAMES} | set(own.values())
     threads = [
         threading.Thread(target=_reach, args=(url, environment, found), kwargs={"by_uv": url in indexes}, daemon=True)
         for url in places.values()
@@ -66,7 +71,9 @@ def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> lis
             name=name,
             state=_find_state(name, said[name], site=site),
             says=_name_host(url) + (said[name] or "reached"),
-            fix=_suggest_fix(environment, said[name]) if said[name] else "",
+            fix=_suggest_fix(environment, said[name], file=recipe.file if recipe and name in own else "")
+            if said[name]
+            else "",
             group=GROUP,
         )
         for name, url in places.items()
@@ -80,13 +87,24 @@ def _find_state(name: str, said: str, *, site: Site | None) -> State:
     return "none" if said else "ok"
 
 
-def _suggest_fix(environment: Mapping[str, str], said: str) -> str:
-    """What may help where a server does not answer; a proxy that is set is not set again."""
+def _suggest_fix(environment: Mapping[str, str], said: str, *, file: str) -> str:
+    """What may help where a server does not answer; a proxy that is set is not set again.
+
+    `file`: the recipe, for an address that it names.
+    """
+    if file and not said.startswith((UNTRUSTED, REFUSED_LOGIN)):
+        return f"check this address in {file}, and the proxy or network of this machine"
     for what, fix in ((UNTRUSTED, TRUST_FIX), (REFUSED_LOGIN, LOGIN_FIX), (UNUSABLE, ADDRESS_FIX)):
         if said.startswith(what):
             return fix
-    names = [name for name in ("https_proxy", "HTTPS_PROXY") if environment.get(name)]
-    return f"check the proxy that {names[0]} names, or set a mirror; or {ELSEWHERE}" if names else FIX
+    name, _ = find_proxy("https", environment)
+    return f"check the proxy that {name} names, or set a mirror; or {ELSEWHERE}" if name else FIX
+
+
+def find_proxy(scheme: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    """The variable that names the proxy of a scheme, and its value; "" where none does. uv reads the same ones."""
+    names = [f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY"]
+    return next(((name, value) for name in names if (value := environment.get(name))), ("", ""))
 
 
 def list_servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[str, str]:
@@ -106,6 +124,23 @@ def list_servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[s
     return {
         name: url for name, url in found.items() if url not in ("", "default") and not url.startswith(("/", "file:"))
     }
+
+
+def list_recipe_addresses(recipe: Recipe) -> dict[str, str]:
+    """The indexes and pages of wheels that a recipe names; folders and PyTorch's own are not asked."""
+    options = recipe.pip_options
+    kinds = {
+        "recipe's index": (options.index_url,),
+        "extra index": options.extra_index_urls,
+        "find-links": options.find_links,
+    }
+    found: dict[str, str] = {}
+    for kind, urls in kinds.items():
+        for url in urls:
+            if url.startswith(("https://", "http://")) and TORCH_HOST not in url and url not in found.values():
+                number = sum(name.startswith(kind) for name in found) + 1
+                found[kind if number == 1 else f"{kind} {number}"] = url
+    return found
 
 
 def _name_host(url: str) -> str:
@@ -173,11 +208,7 @@ def _find_untrusted(url: str, environment: Mapping[str, str]) -> str | None:
 def _query_server(address: ServerAddress, environment: Mapping[str, str], *, is_index: bool) -> str:
     """Return "" for a server that answers, else why not; a registry that asks for a login answers."""
     names: Sequence[str] = ("http", "https")
-    proxies = {
-        name: said
-        for name in names
-        if (said := environment.get(f"{name}_proxy") or environment.get(f"{name.upper()}_PROXY"))
-    }
+    proxies = {name: said for name in names if (said := find_proxy(name, environment)[1])}
     host = address.host
     if any(host == one or host.endswith(f".{one.lstrip('.*')}") for one in _list_no_proxy(environment)):
         proxies = {}

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from builder.execute.layer_cache import find_backend_cache
-from builder.execute.preflight import KEPT, MOVE_CACHE, NEW_CACHE, find_shortage
-from builder.layers.cache_folders import INSTEAD, find_cache_folder
+from builder.execute.cache_maintenance import find_backend_cache
+from builder.execute.preflight import IN_CONTAINER, KEPT, MOVE_CACHE, NEW_CACHE, TEMPORARY, find_shortage
+from builder.layers.private_folders import INSTEAD, find_cache_folder
 from builder.model.finding import ToolError
 from builder.model.text import escape_line, sanitize
 from builder.sif.errors import LayeringError
 from builder.system.process import BackgroundCommand, find_program
+from builder.system.scratch import check_parent
 
 State = Literal["ok", "bad", "none"]
 
@@ -44,6 +45,15 @@ def examine_places(*, environment: Mapping[str, str], backend: str) -> list[Read
     temporary = Path(environment.get("RECIPE_TMPDIR") or environment.get("TMPDIR") or "/tmp")
     name = "RECIPE_TMPDIR" if environment.get("RECIPE_TMPDIR") else "TMPDIR"
     readings = [_examine_place("temporary folder", temporary, needed=True, there=True, fix=f"set {name} or --tmpdir")]
+    least = IN_CONTAINER if backend in CACHED else TEMPORARY
+    if readings[0].state == "ok":
+        try:
+            check_parent(temporary)
+        except ToolError as error:
+            refusal = error.findings[0]
+            readings = [replace(readings[0], state="bad", says=refusal.message, fix=refusal.fix)]
+    if shortage := find_shortage("the temporary folder", temporary, least, fix=f"set {name} or --tmpdir"):
+        readings = [replace(readings[0], state="bad", says=shortage.message, fix=shortage.fix)]
     readings += _examine_cache(environment, backend=backend)
     for name in ("APPTAINER_CACHEDIR", "SINGULARITY_CACHEDIR"):
         if said := environment.get(name):

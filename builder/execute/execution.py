@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from builder.audit.names import CODE as AUDIT
-from builder.audit.names import REPORT as AUDIT_REPORT
+from builder.audit import CODE as AUDIT
+from builder.audit import REPORT as AUDIT_REPORT
 from builder.execute.build_options import SignalInterrupt, Signals
 from builder.execute.image_scan import BackgroundScan
 from builder.execute.judgement import (
@@ -28,17 +30,17 @@ from builder.execute.judgement import (
 from builder.execute.progress import Progress
 from builder.execute.signature import Signer
 from builder.execute.step_runner import StepRunner, find_output_faults
+from builder.inspect.attestations import name_attestations
 from builder.inspect.origin import Origin, compute_identity
 from builder.model.finding import BuilderError, Finding, Location
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
-from builder.model.text import escape_line
-from builder.model.units import format_clock
-from builder.system.event_reader import Event
+from builder.model.text import escape_line, format_clock
 from builder.system.files import remove_tree
-from builder.system.layout import PROOF
+from builder.system.layout import PROOF, name_failed_copy
 from builder.system.process import ProcessResult
 from builder.system.publish import Digest, measure_image, publish
+from builder.system.step_output import Event
 from builder.system.trust import is_published, link_error
 
 if TYPE_CHECKING:
@@ -46,11 +48,6 @@ if TYPE_CHECKING:
 
 WIDTH = 40  # columns for the name of what is being done
 RunStatus = Literal["passed", "failed", "smoke-failed", "interrupted"]
-
-
-def name_failed_copy(output: Path) -> Path:
-    """Where an image goes that the smoke test failed in."""
-    return output.with_name(f"{output.name}.failed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +93,8 @@ class Execution:
     _error: Event | None = None  # the last one that a program of the step has reported
 
     def __post_init__(self) -> None:
+        places = (self.output, name_failed_copy(self.output), *name_attestations(self.output))
+        self.new = frozenset(path for path in places if not os.path.lexists(path))
         self._scan = BackgroundScan(self.plan, folder=self.folder, digest=self.origin.plan)
         self.results += self.prefix.results
         self.proof = dict(self.prefix.proof)
@@ -199,9 +198,10 @@ class Execution:
         known = self.runner.find_fault(step, ended) if ended.exit_code else None
         finding = known or self._find_fault(step, ended, missing=missing)
         if step.kind == "smoke":
-            judged = self._judge(step, missing=missing)
-            # Of a job that was stopped no number says why.
-            finding = known or judged or finding
+            judged = self._judge(step, missing=missing, exit_code=ended.exit_code or 0)
+            # Of a job that was stopped no number says why, nor of an image whose files cannot be read.
+            unread = finding if finding and finding.code == "base-damaged" else None
+            finding = known or unread or judged or finding
         status: Status = "failed" if finding else "ok"
         return self._end_step(step, started=started, status=status, exit_code=ended.exit_code, finding=finding)
 
@@ -227,14 +227,14 @@ class Execution:
         from builder.execute.diagnose import UNKNOWN, explain  # read when something failed, which is seldom
 
         if ended.exit_code:
-            return explain(step, ended.tail, ended.exit_code, log=log, error=self._error)
+            return explain(step, ended.tail, ended.exit_code, log=log, error=self._error, base=self.plan.base)
         known = explain(step, ended.tail, 0, log=log, error=self._error)
         if known.code != UNKNOWN:
             return known  # an engine that says what is wrong and exits 0: cotainr at a prompt
         message = f"step '{step.name}' ended with exit code 0 but {missing}"
         return Finding(code="no-product", message=message, fix=f"read its log, '{log}'", at=Location(file=log))
 
-    def _judge(self, step: Step, *, missing: str) -> Finding | None:
+    def _judge(self, step: Step, *, missing: str, exit_code: int) -> Finding | None:
         """Judge what a smoke step measured; results of an earlier run are no results."""
         results = {} if missing else read_results(step, self.folder)
         checks = judge_results(results, expect=self.plan.expect)
@@ -244,16 +244,18 @@ class Execution:
             results, checks = {**results, **found}, (*checks, *more)
         self.smoke.update(results)
         self.checks.extend((*answer, *checks))
-        if note := note_cpu(results, vendor=self.plan.vendor, site=self.plan.site):
+        if note := note_cpu(results, vendor=self.plan.vendor, site=self.plan.site, image=str(self.output)):
             self.findings.append(note)
             self.progress.note(f"{note.message}; {note.fix}")
-        bad = describe_failed_checks(checks)
+        bad = describe_failed_checks((*answer, *checks))
         # The script's own end says more than results which only say that nothing was run.
-        if not bad or is_not_run(results):
+        if not bad or (is_not_run(results) and exit_code):
             return None
         log = str(self.runner.log(step))
-        message = f"the smoke test '{step.name}' failed: {bad}"
-        return Finding(code="smoke-failed", message=message, fix=f"read its log, '{log}'", at=Location(file=log))
+        message, fix = f"the smoke test '{step.name}' failed: {bad}", f"read its log, '{log}'"
+        if "mpi4py.MPI" in bad:
+            fix = "add mpich to the pip packages, or choose a base image that has an MPI"
+        return Finding(code="smoke-failed", message=message, fix=fix, at=Location(file=log))
 
     def _end_step(
         self,
@@ -305,7 +307,8 @@ class Execution:
                     self.findings.append(fault)
                     return "failed"
                 digest = Digest(image)
-            publish(image, target, undisturbed=self.signals.shield)
+            self._check_new(target)
+            publish(image, target, new=target in self.new, undisturbed=self.signals.shield)
             self.image = target
             self.image_bytes = measure_image(target)
             self.image_sha256 = digest.wait() if digest else self.image_sha256
@@ -313,15 +316,29 @@ class Execution:
             reason = (error.strerror or str(error)).lower()
             message = f"the image could not be put at '{target}': {reason}; it is still at '{image}'"
             fix = "make room and rights there, then start again with --from and the last step"
+            if isinstance(error, FileExistsError):
+                made = error.filename2 or error.filename or target
+                message = f"'{made}' was made while the image was built, and is not replaced; the image is '{image}'"
+                fix = f"move '{made}', then start again with --from {self.plan.steps[-1].name}"
             self.findings.append(Finding(code="not-published", message=message, fix=fix, at=Location(file=str(target))))
             return "failed"
         if proven:
             self._remove_failed_copy(target)
         else:
-            fix = f"look into it, or test it again with --from {self._find_first_test()}"
+            again = (
+                f"test it again with --from {self._find_first_test()} (not after a change of the recipe: build then)"
+            )
+            fix = f"`recipe inspect {shlex.quote(str(target))}` shows what is in it, or {again}"
             message = f"the image that failed was kept as '{target}'"
             self.findings.append(Finding(code="image-kept", message=message, fix=fix, level="note"))
         return "passed" if proven else "smoke-failed"
+
+    def _check_new(self, target: Path) -> None:
+        """Raise FileExistsError where a file that was not there at the start is now next to the image."""
+        if target == self.output:
+            for path in name_attestations(target):
+                if path in self.new and os.path.lexists(path):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
 
     def _finish_scan(self, inside: SbomTask) -> None:
         """Have the bill of materials in the image; print why where there is none."""
@@ -341,5 +358,6 @@ class Execution:
         """Remove the image of an earlier build in which the smoke test failed: this one takes its place."""
         copy = name_failed_copy(output)
         # Next to an image that was there already nothing is ours.
-        if self.checks and not Path(self.plan.image).is_absolute() and os.path.lexists(copy) and remove_tree(copy):
+        ours = self.checks and not Path(self.plan.image).is_absolute() and copy not in self.new
+        if ours and os.path.lexists(copy) and remove_tree(copy):
             self.progress.note(f"removed '{copy}', in which an earlier smoke test had failed")

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from builder.audit import CODE as AUDIT
 from builder.execute.build_options import ExecutionOptions, Signals
+from builder.execute.cache_maintenance import ensure_cache_folder
 from builder.execute.folder_lock import lock_folder
-from builder.execute.layer_cache import ensure_cache_folder
 from builder.execute.plan_executor import StepBatch, prepare_execution
 from builder.execute.plan_folder import write_plan
 from builder.execute.progress import Progress
-from builder.layers.cache_folders import FETCH
+from builder.layers.private_folders import FETCH
 from builder.layers.spec import VARIABLE as OFFLINE
 from builder.layers.spec import is_offline
-from builder.model.finding import BuilderError, ConfigError, Finding, StepError
+from builder.model.finding import BuilderError, ConfigError, Finding, GpuError, StepError
 from builder.model.plan import Plan, Step, to_json
 from builder.system.files import remove_tree
 
@@ -29,23 +31,29 @@ FIXES = {
 }
 
 
-def check_offline(plan: Plan, options: ExecutionOptions) -> None:
-    """Raise ConfigError where no server may be asked and the plan's engine would, or a second build has to."""
+def check_offline(plan: Plan, options: ExecutionOptions, *, backends: Collection[str]) -> None:
+    """Raise ConfigError where no server may be asked and the plan's engine would, or a second build has to.
+
+    `backends` are the site's.
+    """
     if not is_offline(options.environment):
         return
     if options.reproduce:
         message = f"--reproduce with --offline ({OFFLINE}): a second build starts with nothing but downloads"
         fix = "leave out one of them: what a container has installed, and base images, would have to be fetched again"
         raise ConfigError(Finding(code="usage", message=message, fix=fix))
-    _check(plan, what=f"no server is to be asked (--offline, {OFFLINE}), and ")
+    _check(plan, backends=backends, what=f"no server is to be asked (--offline, {OFFLINE}), and ")
 
 
-def fetch(plan: Plan, *, recipe_folder: Path, options: ExecutionOptions, progress: Progress) -> None:
+def fetch(
+    plan: Plan, *, backends: Collection[str], recipe_folder: Path, options: ExecutionOptions, progress: Progress
+) -> None:
     """Have all that a plan's image is made of in the caches; where that fails, the plan stays there with its log.
 
-    Raises ConfigError for a backend that cannot, StepError, ToolError, and SignalInterrupt as `execute`.
+    Raises ConfigError for a backend that cannot, GpuError for packages that cannot use the site's GPU, StepError,
+    ToolError, and SignalInterrupt as `execute`.
     """
-    _check(plan, what="")
+    _check(plan, backends=backends, what="")
     cache = ensure_cache_folder(options.environment)
     digest = hashlib.sha256(to_json(plan).encode()).hexdigest()
     folder = cache / FETCH / f"{Path(plan.image).stem}-{digest[:12]}"
@@ -71,7 +79,8 @@ def fetch(plan: Plan, *, recipe_folder: Path, options: ExecutionOptions, progres
                 finally:
                     progress.end()
                 if not done:
-                    raise StepError(*(_adapt_finding(finding) for finding in run.findings))
+                    kind = GpuError if any(finding.code == AUDIT for finding in run.findings) else StepError
+                    raise kind(*(_adapt_finding(finding) for finding in run.findings))
             remove_tree(folder)
 
 
@@ -81,12 +90,13 @@ def fetch_step(plan: Plan) -> Step:
     return replace(step, name="fetch", why=f"fetch what {plan.image} is made of", produces=(), batch="")
 
 
-def _check(plan: Plan, *, what: str) -> None:
+def _check(plan: Plan, *, backends: Collection[str], what: str) -> None:
     """Raise ConfigError where an engine downloads by itself while it builds."""
     if plan.backend == BACKEND:
         return
     message = f"{what}with the backend '{plan.backend}' packages are downloaded inside the engine, while it builds"
-    fix = f"choose --backend {BACKEND} where the site has it, or build where there is a network and copy the image"
+    fix = "build where there is a network and copy the image"
+    fix = f"choose --backend {BACKEND}, or {fix}" if BACKEND in backends else fix
     raise ConfigError(Finding(code="fetch-backend", message=message, fix=fix))
 
 

@@ -8,12 +8,12 @@ from importlib import import_module
 from io import FileIO
 from pathlib import Path
 
+from builder.inspect.attestations import make_sbom
 from builder.inspect.image import read_contents
-from builder.inspect.sbom import make_sbom
 from builder.inspect.sif_objects import SBOM, SIGNATURE, plan_object_writes
 from builder.model.finding import BuilderError
 from builder.model.plan import Plan
-from builder.sif.digest import hash_file
+from builder.sif.bounded import hash_file
 from builder.sif.sif import SifError, parse_sif
 
 NAME = "sbom.cdx.json"  # of the object in the SIF

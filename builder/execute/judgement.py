@@ -1,24 +1,29 @@
-"""The verdict of a smoke step, from the numbers that the workload left in smoke-*.json."""
+"""The verdict of a smoke step, from the numbers that the workload left; also of an image that exists."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from builder.execute.build_options import Signals
+from builder.execute.progress import Progress
 from builder.execute.report_file import LIMIT
 from builder.model.finding import Finding
-from builder.model.plan import Step
-from builder.model.report import SmokeCheck
+from builder.model.plan import Plan, Step
+from builder.model.report import SmokeCheck, StepResult
 from builder.model.results import read_checks
+from builder.model.secrets import Mask
 from builder.model.text import to_dict, to_list, to_text
 from builder.sif.bounded import parse_json
-from builder.system.layout import PROOF_FILE, RESULTS
+from builder.system.layout import LOGS, PROOF_FILE, RESULTS, SMOKE_FILE
+from builder.system.process import run
+from builder.system.scratch import RESULTS_VARIABLE
 from builder.system.trust import read_below
 
-_RESULT = re.compile(r"smoke-(?P<name>[\w.-]+)\.json")
 _SUITE = re.compile(r"results/(?P<shape>[\w.-]+)/verdict\.json")
 _ANSWER = "verify.json"  # what the image answered when the smoke step asked it for its torch
 TORCH_CHECK = "image: torch"
@@ -29,7 +34,7 @@ def read_results(step: Step, folder: Path) -> dict[str, Any]:
     """Read the results that a step left, by the name of the workload; one that cannot be read is None."""
     results: dict[str, Any] = {}
     for product in step.produces:
-        found = _RESULT.fullmatch(Path(product).name)
+        found = SMOKE_FILE.fullmatch(Path(product).name)
         if found is not None:
             results[found["name"]] = _read(folder, product)
     return results
@@ -92,13 +97,13 @@ def judge_answer(step: Step, folder: Path) -> tuple[SmokeCheck, ...]:
     )
 
 
-def note_cpu(results: Mapping[str, Any], *, vendor: str, site: str) -> Finding | None:
+def note_cpu(results: Mapping[str, Any], *, vendor: str, site: str, image: str) -> Finding | None:
     """Warn of a training that ran on the CPU only, of a site that has GPUs; None where there is nothing to warn of."""
     kinds = [to_dict(to_dict(result).get("device")).get("type") for result in results.values()]
     if vendor == "cpu" or "cpu" not in kinds or any(kind not in ("cpu", None) for kind in kinds):
         return None
     message = f"there is no {vendor} GPU here: the smoke test trained on the CPU"
-    fix = f"run it on a GPU node too: `recipe smoke {site} IMAGE --submit`"
+    fix = f"run it on a GPU node of '{site}' too: `recipe smoke {shlex.join([site, image])} --submit` there does"
     return Finding(code="smoke-cpu", message=message, fix=fix, level="warning")
 
 
@@ -146,3 +151,55 @@ def _read(folder: Path, name: str) -> Any:
         return parse_json(read_below(folder, name, limit=LIMIT), finite=False)
     except (OSError, ValueError):
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageVerdict:
+    """The checks of an image, those that failed for a reason of their own, and what is to be said besides."""
+
+    checks: tuple[SmokeCheck, ...]
+    causes: tuple[SmokeCheck, ...]
+    findings: tuple[Finding, ...] = ()
+
+
+def test_image(plan: Plan, *, folder: Path, environment: Mapping[str, str], progress: Progress) -> ImageVerdict:
+    """Run a plan's smoke step in the image that RECIPE_IMAGE of `environment` names, and judge what it left."""
+    (step,) = plan.steps
+    log = folder / LOGS / "smoke.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    progress.begin(title=f"{plan.target}: {plan.image}", total=1)
+    progress.begin_step(step, number=1)
+    try:
+        with Signals().catch():
+            ended = run(
+                ["bash", step.script],
+                cwd=folder,
+                env={name: value for name, value in environment.items() if name != RESULTS_VARIABLE},
+                log=log,
+                on_line=progress.show_line,
+                on_tick=progress.refresh,
+                mask=Mask(environment),
+            )
+        verdict = _judge(plan, step, folder=folder, exit_code=ended.exit_code, image=environment["RECIPE_IMAGE"])
+        progress.end_step(
+            StepResult(
+                name=step.name,
+                status="failed" if verdict.causes else "ok",
+                seconds=ended.seconds,
+                exit_code=ended.exit_code,
+                log=str(log),
+            )
+        )
+    finally:
+        progress.end()
+    return verdict
+
+
+def _judge(plan: Plan, step: Step, *, folder: Path, exit_code: int, image: str) -> ImageVerdict:
+    """The one verdict: an exit code that no check explains is a check that failed."""
+    results = read_results(step, folder)
+    checks = (*judge_answer(step, folder), *judge_results(results, expect=plan.expect))
+    if exit_code and not select_first_causes(checks):
+        checks = (*checks, SmokeCheck(name="script: exit code", ok=False, measured=str(exit_code), expected="0"))
+    note = note_cpu(results, vendor=plan.vendor, site=plan.site, image=image)
+    return ImageVerdict(checks=checks, causes=select_first_causes(checks), findings=(note,) if note else ())

@@ -10,9 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.execute.build_options import ExecutionOptions, SignalInterrupt, Signals
-from builder.execute.execution import Execution, LocalPrefix, name_failed_copy
+from builder.execute.execution import Execution, LocalPrefix
 from builder.execute.folder_lock import lock_folder
-from builder.execute.preflight import can_create_folder, check_output, check_space, find_programs, query_versions
+from builder.execute.preflight import (
+    IN_CONTAINER,
+    TEMPORARY,
+    can_create_folder,
+    check_output,
+    check_space,
+    find_programs,
+    query_versions,
+)
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report
 from builder.execute.signature import Signer, find_signer
@@ -20,13 +28,14 @@ from builder.execute.step_runner import LocalRunner
 from builder.inspect.attestations import name_attestations, write_attestations
 from builder.inspect.origin import find_origin
 from builder.model.finding import ConfigError, DifferentError, Finding, Location, SmokeError, StepError, suggest_name
-from builder.model.mask import Mask
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
+from builder.model.secrets import Mask
 from builder.system.files import name_draft
-from builder.system.layout import DIFFERENT, REPORT_FILE
+from builder.system.layout import DIFFERENT, REPORT_FILE, name_failed_copy
 from builder.system.scratch import check_parent, find_private_parent, make_scratch_folder, remove_leftovers
 
+CONTAINER_FILES = ("image/run.sh", "image/system.txt")  # of steps in a container
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -88,16 +97,17 @@ def select_steps(
     folder: Path,
     output: Path,
     options: ExecutionOptions,
+    named: Path | None = None,
     makes: bool = False,
     why: Callable[[], tuple[str, str]] = lambda: ("", ""),
 ) -> tuple[Step, ...]:
     """The steps that are to run, of a build that may put its image at `output`; raises ConfigError.
 
-    `makes` and `why` as of `check_output`.
+    `named`, `makes` and `why` as of `check_output`.
     """
     skipped, steps = choose_steps(plan, options)
     kept = find_kept_image(plan, steps, folder)
-    check_output(plan, output, force=options.force, kept=kept, makes=makes, why=why)
+    check_output(plan, output, force=options.force, kept=kept, folder=folder, named=named, makes=makes, why=why)
     check_skipped(skipped, folder)
     return steps
 
@@ -134,7 +144,7 @@ def run_local_steps(work: StepBatch, *, signals: Signals, total: int) -> LocalPr
 @contextmanager
 def prepare_execution(work: StepBatch, *, signals: Signals, signer: Signer | None = None) -> Iterator[Execution]:
     """Make everything ready for steps to run here; raises ToolError where something of this machine is missing."""
-    from builder.execute.layer_cache import prepare_layer_cache
+    from builder.execute.cache_maintenance import prepare_layer_cache
 
     environment = work.options.environment
     programs = check_local_needs(work)
@@ -169,7 +179,7 @@ def prepare_execution(work: StepBatch, *, signals: Signals, signer: Signer | Non
 
 def check_local_needs(work: StepBatch) -> dict[str, Path]:
     """Find the programs that the steps need here, and look for places and space; makes nothing, raises ToolError."""
-    from builder.execute.layer_cache import find_layer_cache
+    from builder.execute.cache_maintenance import find_backend_cache
 
     environment = work.options.environment
     programs = find_programs(work.steps, environment=environment)
@@ -181,7 +191,8 @@ def check_local_needs(work: StepBatch) -> dict[str, Path]:
         scratch=parent,
         folder=work.folder,
         output=work.output,
-        cache=find_layer_cache(work.plan, environment),
+        cache=find_backend_cache(work.plan.backend, environment),
+        temporary=IN_CONTAINER if any(file.path in CONTAINER_FILES for file in work.plan.files) else TEMPORARY,
     )
     return programs
 
@@ -293,7 +304,7 @@ def _report_interrupt(run: Execution, *, started: float) -> Iterator[None]:
 
 def _write(run: Execution, seconds: float) -> Report:
     report = run.report(seconds)
-    if fault := write_attestations(run.plan, report, sbom=run.sbom):
+    if fault := write_attestations(run.plan, report, sbom=run.sbom, new=run.new):
         run.progress.note(fault)
     keep_report(report, run.folder, note=run.progress.note)
     return report

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import builder
 from builder.execute.build_options import Signals
 from builder.execute.folder_lock import lock_folder
-from builder.execute.written_files import (
+from builder.execute.replaceable import (
     check_unedited,
     check_unrecorded,
     has_record,
@@ -23,27 +23,29 @@ from builder.execute.written_files import (
     note_written,
     read_written,
 )
-from builder.inspect.attestations import list_image_files
-from builder.inspect.origin import compute_sources_identity, note_old, note_sources
+from builder.inspect.origin import compute_sources_identity, keep_image_report, note_old, note_sources
+from builder.inspect.source_rules import SourceRules
 from builder.layers import copies
 from builder.layers.locks import is_dead, make_mark
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 from builder.model.plan import Copy, Plan, from_json, to_json
 from builder.model.text import is_plain_path
-from builder.parse.own_files import IgnoreRules
-from builder.sif import tree
+from builder.sif import removal, tree
 from builder.sif.bounded import LIMIT
-from builder.system.files import make_temporary_path, remove_tree
+from builder.system.files import FULL, make_temporary_path, remove_tree
 from builder.system.layout import (
     AGAIN,
     JOBS,
+    KEPT_FILE,
     LOCK_FILE,
     LOGS,
     OLD_FILE,
+    OWN_PACKAGES,
     PLAN_FILE,
     REPORT_FILE,
     RESULTS,
     SOURCES_FILE,
+    STAGING,
     STATE_FILE,
     SUBMITTED_FILE,
     WRITTEN_FILE,
@@ -55,9 +57,8 @@ PACKAGE = Path(builder.__file__).parent
 BUNDLED = {"layering": {"layers": "", "sif": "/sif", "audit": "/audit"}, "smoke": {"smoke": ""}}
 
 OLD_STAGING = 3600.0  # seconds after which no one writes there any more, on another machine
-OWN = (LOCK_FILE, STATE_FILE, SOURCES_FILE, OLD_FILE, WRITTEN_FILE)
+OWN = (LOCK_FILE, STATE_FILE, SOURCES_FILE, OLD_FILE, KEPT_FILE, WRITTEN_FILE)
 RESERVED = (PLAN_FILE, REPORT_FILE, LOGS, JOBS, RESULTS, AGAIN, *OWN)
-FULL = (errno.ENOSPC, errno.EDQUOT)
 KEEP = "give --force to lose these changes, or another output with -o"
 Check = Callable[[Path], None]
 ELSEWHERE = "choose another folder with -o, or remove this one"  # of commands without --force
@@ -129,16 +130,16 @@ def check_plan_folder(plan: Plan, folder: Path, *, recipe_folder: Path, force: b
             _find_source(copy, recipe_folder=recipe_folder)
 
 
-def check_copies(plan: Plan, *, recipe_folder: Path) -> None:
+def check_copies(plan: Plan, *, folder: Path, recipe_folder: Path) -> None:
     """Raise ConfigError for a file or folder of the recipe that cannot be copied; reads no content."""
-    own = IgnoreRules(recipe_folder)
     for copy in plan.copies:
         if copy.bundled:
             continue
+        rules = SourceRules(copy, recipe_folder=recipe_folder, folder=folder)
         source = _find_source(copy, recipe_folder=recipe_folder)
         _check_readable(source, allowed=os.access(source, os.R_OK | (os.X_OK if source.is_dir() else 0)))
         for entry in tree.walk(source) if source.is_dir() else ():
-            if own.find_reason(source / entry.path, top=source):
+            if rules.covers(source / entry.path, top=source):
                 entry.enter = False
                 continue
             _check_entry(entry, top=source)
@@ -287,11 +288,17 @@ def _fill(plan: Plan, staging: Path, *, folder: Path, recipe_folder: Path) -> No
     for copy in plan.copies:
         if copy.bundled:
             for package, below in BUNDLED[copy.source].items():
-                _copy(PACKAGE / package, staging, f"{copy.path}{below}", skip={folder, staging}, own=None)
+                _copy(PACKAGE / package, staging, f"{copy.path}{below}", rules=None)
             continue
         source = _find_source(copy, recipe_folder=recipe_folder)
-        outputs = {folder, staging, *list_image_files(folder)}
-        _copy(source, staging, copy.path, skip=outputs, own=IgnoreRules(recipe_folder))
+        rules = SourceRules(copy, recipe_folder=recipe_folder, folder=folder)
+        _copy(source, staging, copy.path, rules=rules)
+        if copy.path.startswith(OWN_PACKAGES) and source.is_dir() and (source / ".git").exists():
+            from builder.execute.own_version import ARCHIVAL, make_archival  # few recipes have such a package
+
+            if text := make_archival(source, environment=os.environ):
+                removal.remove(Path(copy.path, ARCHIVAL), below=staging)
+                tree.write(staging, f"{copy.path}/{ARCHIVAL}", text.encode())
     tree.write(staging, PLAN_FILE, to_json(plan).encode())
     note_written(staging, look(staging, [*_list_paths(plan), PLAN_FILE]))
 
@@ -312,18 +319,16 @@ def _find_source(copy: Copy, *, recipe_folder: Path) -> Path:
     return source
 
 
-def _copy(source: Path, staging: Path, path: str, *, skip: set[Path], own: IgnoreRules | None) -> None:
-    """Copy a file or folder; links inside a folder stay links, what the build itself writes is left out (`skip`).
+def _copy(source: Path, staging: Path, path: str, *, rules: SourceRules | None) -> None:
+    """Copy a file or folder; links inside a folder stay links.
 
-    `own` says what else is left out of a recipe's folders; None for what comes with the program.
+    `rules` say what is left out of a recipe's folders; None for what comes with the program.
     """
     if not (source.is_file() or source.is_dir()):
         raise ConfigError(_copy_finding(source, "is neither a file nor a folder"))
-    left_out = {str(one.relative_to(source)) for one in skip if one.is_relative_to(source)}
 
     def ignored(entry: tree.TreeEntry) -> bool:
-        secret = own.find_reason(source / entry.path, top=source) if own else entry.name == "__pycache__"
-        return entry.path in left_out or bool(secret)
+        return rules.covers(source / entry.path, top=source) if rules else entry.name == "__pycache__"
 
     copies.copy(source, staging, path, skip=ignored, check=lambda entry: _check_entry(entry, top=source))
 
@@ -347,6 +352,7 @@ def _copy_finding(path: Path, what: str) -> Finding:
 
 def _update(plan: Plan, staging: Path, *, folder: Path, sources: str) -> None:
     """Bring our own folder up to date: what the old plan wrote is replaced or removed, all else stays."""
+    keep_image_report(folder)
     note_old(folder, plan, sources=sources)  # first: a build that is killed here leaves old products known as old
     note_sources(folder, sources)
     new = _list_paths(plan)
@@ -356,11 +362,11 @@ def _update(plan: Plan, staging: Path, *, folder: Path, sources: str) -> None:
     note_written(folder, both, whole=False)  # one that is killed here leaves no changes that anybody made by hand
     for path in _list_old_paths(folder):
         if path not in new:
-            tree.remove(Path(path), below=folder)
+            removal.remove(Path(path), below=folder)
             _remove_empty(path, top=folder)
     for path in [*new, PLAN_FILE, WRITTEN_FILE]:
         if tree.is_folder(folder, path):
-            tree.remove(Path(path), below=folder)
+            removal.remove(Path(path), below=folder)
         try:
             tree.move(staging, path, folder, path)
         except tree.TreeError:
@@ -376,7 +382,7 @@ def _remove_old_staging(folder: Path) -> None:
 
 
 def _name_staging(folder: Path) -> str:
-    return f".{folder.name}.recipe-"
+    return f".{folder.name}{STAGING}"
 
 
 def _list_old_paths(folder: Path) -> list[str]:
@@ -388,4 +394,4 @@ def _list_old_paths(folder: Path) -> list[str]:
 
 def _remove_empty(path: str, *, top: Path) -> None:
     for parent in PurePosixPath(path).parents[:-1]:
-        tree.remove_empty(top, str(parent))
+        removal.remove_empty(top, str(parent))

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import resource
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from builder.execute.installation import find_installation
+from builder.execute.machine import find_installation
+from builder.execute.replaceable import check_file, check_files_next_to, check_named_output, list_files_next_to
 from builder.layers.locks import make_mark
 from builder.model.finding import ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
-from builder.system.path_errors import find_closed_folder
+from builder.sif.programs import MORE
+from builder.system.files import find_closed_folder, find_protected
 from builder.system.process import BackgroundCommand, find_program
 
 
@@ -41,12 +44,15 @@ PACKED = 0.5
 # it); TMPDIR 0.3 MB, Apptainer 394 MB. A cache that has packages already may have these: only what is missing is taken.
 NEW_CACHE = 0.4
 KEPT = 0.1
+FEW_FILES = 200  # a plan folder has about as many
+SMALLEST = 32 * 1024**2  # bytes: below that no image with Python was seen (docs/packing.md)
+# GiB of temporary files of such a build: 0.3 MB, and 38 MB more (uv) for steps in a container.
+TEMPORARY = 0.005
+IN_CONTAINER = 0.05
 SUFFIXES = 60  # bytes around the name of an image in those next to it: `.NAME.provenance.json.recipe-PID-RANDOM`
 MOVE_CACHE = "set RECIPE_CACHE_DIR to a folder on a larger disk, or make room with `recipe cache prune`"
+LARGER = "choose a folder on a larger disk with --tmpdir, or set TMPDIR"
 MOVE_OUTPUT = "choose a larger disk with -o"
-
-# What environment files, site files, locks, reports and programs are called: no image that a build may replace.
-NO_IMAGES = (".yml", ".yaml", ".txt", ".toml", ".json", ".lock", ".cfg", ".ini", ".md", ".html", ".py", ".sh", ".csv")
 
 
 def check_output(
@@ -55,27 +61,36 @@ def check_output(
     *,
     force: bool,
     kept: Path | None,
+    folder: Path | None = None,
+    named: Path | None = None,
     makes: bool = False,
     why: Callable[[], tuple[str, str]] = lambda: ("", ""),
 ) -> None:
     """Refuse an output that cannot or must not be written; `kept` is an image that is reused. Raises ConfigError.
 
-    `makes` says that its folder is made where it is missing, `why` what is known of an output that exists, and a fix.
+    `folder` is the plan folder and `named` the output as the user wrote it. `makes` says that its folder is made where
+    it is missing, `why` what is known of an output that exists, and a fix.
     """
     check_output_folder(output, makes=makes)
-    _check_attestations(output, force=force)
+    if named is not None and not named.exists():
+        check_named_output(named)
+    link = folder / plan.image if folder else None
+    _check_protected(output)
+    check_files_next_to(output, link=link)
     if not os.path.lexists(output) or (kept is not None and _is_same(kept, output)):
         return
+    check_named_output(named or output)
     if plan.image_kind == "sif" and output.is_dir():
         fix = f"name a file, as in -o {output / plan.image}"
         raise _make_config_error("output-kind", f"the output '{output}' is a folder, and the image is a file", fix=fix)
     if output.exists() and not (output.is_file() or output.is_dir()):
         message = f"the output '{output}' exists and is no regular file: it is never replaced"
         raise _make_config_error("output-kind", message, fix="give another output with -o")
-    if output.suffix.lower() in NO_IMAGES or _is_same(Path(plan.base), output):
-        what = "the base image of this build" if output.suffix.lower() not in NO_IMAGES else "no image by its name"
-        message = f"the output '{output}' exists and is {what}: it is never replaced"
+    if _is_same(Path(plan.base), output):
+        message = f"the output '{output}' exists and is the base image of this build: it is never replaced"
         raise _make_config_error("output-kind", message, fix="give another output with -o")
+    if output.is_file():
+        check_file(output, link=link)
     if not force:
         known, better = why()
         fix = f"{better}, --force to replace it" if better else "give --force to replace it"
@@ -87,18 +102,11 @@ def check_output(
         raise _make_config_error("output-kind", f"the output '{output}' is no folder of wrappers, so it stays", fix=fix)
 
 
-def _check_attestations(output: Path, *, force: bool) -> None:
-    """Refuse to replace a file that no build wrote and that is at the place of an attestation of the image."""
-    from builder.inspect.attestations import find_foreign_attestation, name_attestations
-
-    folder = next((path for path in name_attestations(output) if path.is_dir()), None)
-    if folder is not None:
-        message = f"'{folder}' is a folder, and the build writes a file there"
-        raise _make_config_error("output-kind", message, fix="move it, or give another output with -o")
-    found = None if force else find_foreign_attestation(output)
-    if found is not None:
-        message = f"'{found}' exists, and no build wrote it: the build would replace it"
-        raise _make_config_error("output-exists", message, fix="give --force to replace it, or another output with -o")
+def _check_protected(output: Path) -> None:
+    for path in (output, *list_files_next_to(output)):
+        if protected := find_protected(path):
+            message = f"{'the output ' if path == output else ''}{protected.message}"
+            raise _make_config_error("output-rights", message, fix="choose another output with -o")
 
 
 def check_output_reachable(output: Path) -> None:
@@ -161,7 +169,7 @@ def find_programs(steps: Sequence[Step], *, environment: Mapping[str, str]) -> d
     for step in steps:
         for wanted in step.programs:
             names = wanted.split("|")
-            path = next((path for name in names if (path := find_program(name, env=environment))), None)
+            path = next((path for name in names if (path := _find_step_program(name, environment=environment))), None)
             if path is not None:
                 found[path.name] = path
             elif wanted not in named:
@@ -172,6 +180,12 @@ def find_programs(steps: Sequence[Step], *, environment: Mapping[str, str]) -> d
     if missing:
         raise ToolError(*(_make_missing_finding(step, programs, fix=fix) for (step, fix), programs in missing.items()))
     return found
+
+
+def _find_step_program(name: str, *, environment: Mapping[str, str]) -> Path | None:
+    """Find a program as its step does: squashfs's also where only administrators have it on PATH."""
+    found = find_program(name, env=environment)
+    return find_program(name, env={"PATH": MORE}) if found is None and name.endswith("squashfs") else found
 
 
 def _make_missing_finding(step: str, programs: Sequence[str], *, fix: str) -> Finding:
@@ -206,30 +220,51 @@ def _collect_versions(questions: Mapping[str, BackgroundCommand], *, seconds: fl
     return versions
 
 
-def ask_versions(programs: Mapping[str, Path], *, environment: Mapping[str, str]) -> dict[str, str]:
-    """Ask programs for their versions; one that does not say is left out."""
-    with query_versions(programs, environment=environment) as answers:
-        return answers(10.0)
-
-
-def check_space(steps: Sequence[Step], *, scratch: Path, folder: Path, output: Path, cache: Path | None = None) -> None:
+def check_space(
+    steps: Sequence[Step], *, scratch: Path, folder: Path, output: Path, cache: Path | None = None,
+    temporary: float = TEMPORARY,
+) -> None:  # fmt: skip
     """Raise ToolError when a file system has too little free space for the largest step.
 
-    With a `cache` the build works in it, and leaves next to nothing in the temporary folder.
+    With a `cache` the build works in it, and needs `temporary` GiB of the temporary folder.
     """
     needed = max((step.space_gib for step in steps), default=0.0)
     if cache is not None and needed > 0:
         _check_rights(cache)
-    at_work = ("the temporary folder", scratch, needed, "choose a folder on a larger disk with --tmpdir")
+    at_work = ("the temporary folder", scratch, needed, LARGER)
     part = KEPT if cache is not None and (cache / "uv").is_dir() else NEW_CACHE
     places = [
         at_work if cache is None else ("the cache", cache, needed * part, MOVE_CACHE),
+        ("the temporary folder", scratch, temporary if cache is not None and needed > 0 else 0.0, LARGER),
         ("the plan folder", folder, needed * PACKED, MOVE_OUTPUT),
         ("the folder of the output", output.parent, needed * PACKED, MOVE_OUTPUT),
     ]
     findings = [finding for what, path, gib, fix in places if (finding := find_shortage(what, path, gib, fix=fix))]
+    if needed > 0:
+        findings += [finding for what, path, _, fix in places if (finding := _find_few_files(what, path, fix=fix))]
+        findings += _find_small_files()
     if findings:
         raise ToolError(*findings)
+
+
+def _find_few_files(what: str, path: Path, *, fix: str) -> Finding | None:
+    """The finding on a file system that has no room for the files of a plan folder, whatever its free space."""
+    try:
+        seen = os.statvfs(_find_existing(path.absolute()))
+    except OSError:
+        return None
+    if seen.f_files == 0 or seen.f_favail >= FEW_FILES:  # some file systems have no limit, and say 0
+        return None
+    message = f"{what} '{path}' is on a file system that takes {seen.f_favail} more files (`df -i`)"
+    return Finding(code="no-space", message=message, fix=fix, at=Location(file=str(path)))
+
+
+def _find_small_files() -> list[Finding]:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit == resource.RLIM_INFINITY or limit >= SMALLEST:
+        return []
+    message = f"no file may be larger than {limit / 1e6:.1f} MB here (`ulimit -f`), and an image is"
+    return [Finding(code="file-size", message=message, fix="raise it with `ulimit -f unlimited`")]
 
 
 def can_create_folder(path: Path) -> bool:
@@ -253,6 +288,10 @@ def _check_rights(cache: Path) -> None:
         raise ToolError(finding)
 
 
+def _format(gib: float) -> str:
+    return f"{gib:.1f} GiB" if gib >= 0.1 else f"{gib * 1024:.0f} MiB"
+
+
 def find_shortage(what: str, path: Path, gib: float, *, fix: str) -> Finding | None:
     """The finding on a folder that has less than `gib` GiB free, None where it has enough or that is not known."""
     if gib <= 0:
@@ -263,5 +302,5 @@ def find_shortage(what: str, path: Path, gib: float, *, fix: str) -> Finding | N
         return None  # the step itself will say what is wrong there
     if free >= gib:
         return None
-    message = f"{what} '{path}' has {free:.1f} GiB free, and the build needs {gib:.1f} GiB"
+    message = f"{what} '{path}' has {_format(free)} free, and the build needs {_format(gib)}"
     return Finding(code="no-space", message=message, fix=fix, at=Location(file=str(path)))

@@ -11,17 +11,16 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO, cast
 
 from builder.model.plan import Step
 from builder.model.report import StepResult
-from builder.model.text import escape_control, escape_line
-from builder.model.units import format_bytes, format_clock
+from builder.model.text import escape_control, escape_line, format_bytes, format_clock
 
 HEARTBEAT = 30.0  # seconds between two signs of life without a terminal
 REFRESH = 0.25  # seconds between two pictures on a terminal
-BAR = 20  # columns of a bar
+BAR, LEAST_BAR = 20, 4  # columns of a bar
 STALE = 5.0  # seconds after which an amount is not what is being done any more
 
 _ENDINGS = {"ok": ("done", "green"), "failed": ("FAILED", "red"), "interrupted": ("stopped", "yellow")}
@@ -31,7 +30,7 @@ _NOISE = re.compile(
     r"\s*$"
     r"|INFO:\s+To see mksquashfs output with progress bar enable verbose logging"
     r"|INFO:\s+Non-gzip squashfs compression might not work with some installations"
-    r"|verify: \{.*"  # what the image answered, as JSON
+    r"|verify: (?:\{|the recipe has no torch)"  # what the image answered; a step without torch has its own words
     r"|WARNING: While bind mounting '.*': destination is already in the mount point list"
 )
 
@@ -80,14 +79,13 @@ class Bar:
     what: str = ""
     done: int = 0
     total: int = 0
-    _first: int = 0
-    _began: float = 0.0
+    _began: dict[str, tuple[int, float]] = field(default_factory=dict)  # of each thing: how far it was, and when
     _seen: float = 0.0
 
     def update(self, what: str, *, done: int, total: int, now: float) -> None:
         """Take a new amount; what is complete is not shown any more."""
-        if what != self.what or done < self.done:
-            self._first, self._began = done, now
+        if done < self._began.setdefault(what, (done, now))[0]:
+            self._began[what] = done, now
         self.what, self.done, self.total, self._seen = what, done, total, now
         if total and done >= total:
             self.clear()
@@ -96,18 +94,21 @@ class Bar:
         """Show nothing."""
         self.what, self.done, self.total = "", 0, 0
 
-    def format_line(self, now: float) -> str:
-        """Itself in one line, "" where there is nothing."""
+    def format_line(self, now: float, *, width: int = 120) -> str:
+        """Itself in one line, "" where there is nothing; of `width` columns the bar has what the numbers leave."""
         if not self.what or now - self._seen > STALE:
             return ""
         if not self.total:
             return f"{self.what}  {format_bytes(self.done)}"
         share = min(self.done / self.total, 1.0)
-        full = round(share * BAR)
-        bar = "#" * full + "." * (BAR - full)
-        speed = (self.done - self._first) / (now - self._began) if now > self._began else 0.0
+        first, began = self._began[self.what]
+        speed = (self.done - first) / (now - began) if now > began else 0.0
         left = f"  {format_clock((self.total - self.done) / speed)} left" if speed else ""
-        return f"{self.what}  [{bar}] {share:.0%}  {format_bytes(self.done)} of {format_bytes(self.total)}{left}"
+        numbers = f"{share:.0%}  {format_bytes(self.done)} of {format_bytes(self.total)}{left}"
+        columns = min(BAR, width - len(f"{self.what}  [] {numbers}"))
+        full = round(share * columns)
+        bar = f"[{'#' * full}{'.' * (columns - full)}] " if columns >= LEAST_BAR else ""
+        return f"{self.what}  {bar}{numbers}"
 
 
 class LineProgress(Progress):
@@ -124,7 +125,7 @@ class LineProgress(Progress):
         self._print(escape_line(title), style="bold")
 
     def begin_step(self, step: Step, *, number: int) -> None:
-        self._step, self._last = f"[{number}/{self._total}] {step.name}", ""
+        self._step, self._last = escape_line(f"[{number}/{self._total}] {step.name}"), ""
         self._started = time.monotonic()
 
     def show_line(self, text: str) -> None:
@@ -154,7 +155,7 @@ class PlainProgress(LineProgress):
 
     def begin_step(self, step: Step, *, number: int) -> None:
         super().begin_step(step, number=number)
-        self._print(f"{self._step}: {step.why}")
+        self._print(f"{self._step}: {escape_line(step.why)}")
 
     def refresh(self) -> None:
         now = time.monotonic()
@@ -177,10 +178,18 @@ class Row(LineProgress):
         self._whole, self._bar = whole, Bar()
         self.name = name
 
-    def format_line(self) -> str:
+    def format_line(self, width: int) -> str:
+        """Return step, time and what it does; an amount is more than the step's name where both do not fit."""
+        if not self._step:
+            return ""
         now = time.monotonic()
-        what = self._bar.format_line(now) or self._last
-        return f"{self._step}  {format_clock(now - self._started)}  {what}" if self._step else ""
+        clock = format_clock(now - self._started)
+        head, short = f"{self._step}  {clock}  ", f"{self._step.partition(' ')[0]}  {clock}  "
+        if self._bar.format_line(now):
+            room = width - len(short)
+            amount = self._bar.format_line(now, width=room)
+            return (head if len(head) + len(amount) <= width else short) + amount
+        return head + self._last
 
     def begin_step(self, step: Step, *, number: int) -> None:
         super().begin_step(step, number=number)
@@ -272,7 +281,7 @@ class PlainMultiProgress:
         self._lock = threading.Lock()
 
     def get_progress(self, name: str) -> Progress:
-        stream = PrefixedStream(self._stream, name=name.ljust(self._width), lock=self._lock)
+        stream = PrefixedStream(self._stream, name=escape_line(name).ljust(self._width), lock=self._lock)
         return PlainProgress(cast(TextIO, stream), verbose=self._verbose)
 
     def show(self) -> AbstractContextManager[object]:
@@ -305,7 +314,8 @@ class LiveMultiProgress:
     def print_line(self, row: Row, text: str, *, style: str | None = None) -> None:
         with self._lock:
             text = wrap(escape_control(text), stream=self._console.file, indent=self._indent)
-            lines = "\n".join(f"{row.name.ljust(self._indent)}{line}" for line in text.split("\n"))
+            name = escape_line(row.name)
+            lines = "\n".join(f"{name.ljust(self._indent)}{line}" for line in text.split("\n"))
             self._console.print(lines, style=style, soft_wrap=True)
 
     def draw(self, row: Row, *, at_work: bool = True, now: bool = True) -> None:
@@ -323,8 +333,9 @@ class LiveMultiProgress:
         from rich.console import Group
         from rich.text import Text
 
-        rows = [(name.ljust(self._indent), row.format_line()) for name, row in self._rows.items()]
-        lines = [name + escape_control(line) for name, line in rows if line]
+        width = self._console.width - self._indent
+        rows = [(name.ljust(self._indent), row.format_line(width)) for name, row in self._rows.items()]
+        lines = [escape_line(name + line) for name, line in rows if line]
         return Group(*[Text(line, no_wrap=True, overflow="ellipsis") for line in lines])
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,13 +17,16 @@ from builder.inspect.origin import (
     compute_sources_identity,
     is_image_of,
     read_image_plan,
+    read_image_report,
     read_plan_digest,
+    remove_kept_report,
 )
 from builder.model.finding import remove_edits
 from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.model.text import to_dataclass
 from builder.sif.bounded import parse_json
+from builder.smoke.result_files import to_plain
 from builder.system.files import write_atomic
 from builder.system.layout import REPORT_FILE
 from builder.system.trust import read_below
@@ -36,13 +38,15 @@ LIMIT = 64 * 1024 * 1024  # bytes; a thousand ranks leave two million
 def report_json(report: Report) -> str:
     """Write a report as JSON text."""
     content = {"schema": SCHEMA, **remove_edits(dataclasses.asdict(report))}
-    return json.dumps(_to_plain(content), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(to_plain(content), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_report(report: Report, folder: Path) -> Path:
     """Write report.json into the plan folder; raises OSError."""
     path = folder / REPORT_FILE
     write_atomic(path, report_json(report))
+    if report.status == "passed":
+        remove_kept_report(folder)
     return path
 
 
@@ -64,29 +68,21 @@ def read_report(folder: Path) -> Report | None:
         return None
 
 
-def _to_plain(value: Any) -> Any:
-    # A result comes out of an image and may hold what JSON has no word for.
-    if isinstance(value, dict):
-        return {str(key): _to_plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_to_plain(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
-
-
 def find_current_result(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path, no_smoke: bool) -> str | None:
     """Say how an earlier build of this very plan ended when its image is still there, else None.
 
     The report has to name this plan, the base image and files of this machine as they are, and this image. The plan
-    folder must hold the same plan: its scripts are the image's.
+    folder must hold the same plan: its scripts are the image's. Where a later build did not replace the image, the
+    plan can be written there again.
     """
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
+        report, kept = read_image_report(folder, output)
         if report["status"] != "passed" or report["image"] != str(output.resolve()):
             return None
         smoked = _was_smoked(report)
-        if not (smoked or no_smoke) or not report["plan"] == compute_plan_digest(plan) == read_plan_digest(folder):
+        if not (smoked or no_smoke) or report["plan"] != compute_plan_digest(plan):
+            return None
+        if not kept and read_plan_digest(folder) != report["plan"]:
             return None
         if report["sources"] != compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder):
             return None
@@ -112,7 +108,7 @@ def explain_not_current(plan: Plan, *, folder: Path, output: Path, recipe_folder
     if said != compute_plan_digest(plan):
         return "it was built from another plan", ""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
+        report, _ = read_image_report(folder, output)
         if report["plan"] == said:
             if report["sources"] != compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder):
                 return "a file that went into it, or its base image, has another time, size or place now", ""

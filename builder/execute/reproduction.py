@@ -11,15 +11,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from builder.execute.cache_maintenance import list_download_folders
 from builder.execute.execution import Execution, LocalPrefix
-from builder.execute.layer_cache import list_download_folders
 from builder.execute.step_runner import LocalRunner
 from builder.inspect.image_comparison import compare_images
 from builder.layers import copies
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
-from builder.sif.digest import hash_file
+from builder.sif.bounded import hash_file
 from builder.system.files import remove_tree, write_atomic
 from builder.system.layout import AGAIN, DIFFERENT, LOGS
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.execute.installation import find_installation
+from builder.execute.machine import find_installation
 from builder.inspect.sif_objects import SIGNATURE
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan

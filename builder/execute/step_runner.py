@@ -17,11 +17,11 @@ from builder.execute.build_options import ExecutionOptions
 from builder.execute.progress import Progress
 from builder.model.finding import Finding
 from builder.model.plan import Plan, Step
-from builder.sif.events import VARIABLE
-from builder.system.event_reader import Event, EventReader, make_events_file, open_events
+from builder.sif.errors import VARIABLE
 from builder.system.layout import EVENTS, LOGS
 from builder.system.process import ProcessResult, run
 from builder.system.scratch import make_step_environment
+from builder.system.step_output import Event, EventReader, make_events_file, open_events
 
 BETWEEN = 0.05  # seconds between two looks for events while lines come
 # Steps in which an image can write to the plan folder: what runs there is no program of ours.

@@ -97,6 +97,24 @@ def has_torch(image: Path) -> bool:
     return bool(contents.unknown or contents.torch or names & {"torch", "pytorch"})
 
 
+def has_mpi4py(image: Path) -> bool:
+    """Whether an image is known to have mpi4py, of pip or of conda."""
+    try:
+        packages = read_contents(image).packages
+    except ConfigError:
+        return False
+    return any(package.name.lower() == "mpi4py" for package in packages if package.kind in ("pip", "conda"))
+
+
+def has_cpu_torch(image: Path) -> bool:
+    """Whether each torch of an image is known to be a build for CPUs."""
+    try:
+        builds = read_contents(image).torch
+    except ConfigError:
+        return False
+    return bool(builds) and not any(build.cuda or build.hip or build.xpu for build in builds)
+
+
 def check_image(image: Path) -> None:
     """Raise ConfigError where a path is not an image that an engine could run: a file by its first bytes."""
     if image.is_dir():

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.inspect.sif_objects import SIGNATURE, describe_object
-from builder.sif.bounded import parse_json
-from builder.sif.digest import hash_file_part
+from builder.sif.bounded import hash_file_part, parse_json
 from builder.sif.reader import File, Reader
 from builder.sif.sif import DATA_JSON, SQUASHFS, Object, Sif, SifError, read_header, read_object, read_sif
 from builder.sif.squashfs import BLOCK_DEVICE, DEVICE, FIFO, FILE, FOLDER, LINK, SOCKET, SquashfsError

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from builder.inspect.attestations import BILL, PROVENANCE
-from builder.inspect.origin import read_image_plan, read_plan_digest
+from builder.inspect.origin import read_image_plan, read_image_report, read_made_of, read_plan_digest
 from builder.inspect.sif_objects import SBOM, SIGNATURE
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import sanitize, to_dict, to_list, to_text
-from builder.sif.bounded import parse_json, read_file, read_json
-from builder.sif.digest import hash_file, hash_file_part
+from builder.sif.bounded import hash_file, hash_file_part, parse_json, read_file, read_json
 from builder.sif.sif import INSPECT, LARGEST, Sif, SifError, list_layers, read_object, read_sif
-from builder.system.layout import REPORT_FILE, plan_folder
+from builder.system.layout import KEPT_FILE, MADE_OF, REPORT_FILE, plan_folder
 from builder.system.process import capture, find_program
 
-MADE_OF = "made-of.json"  # what the program that makes layers leaves in the plan folder
 LAYERS = "recipe.layers"  # the label
 SECONDS = 600.0  # for the engine to read the image
 PART = "all of it but its layers"  # what no digest that is known covers
@@ -62,18 +60,25 @@ def find_uncovered(claims: Sequence[Claim]) -> str:
 def _check_sif(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterator[Claim]:
     folder = plan_folder(image)
     report, provenance = _read(folder / REPORT_FILE), _read(image.with_name(image.name + PROVENANCE))
+    known, kept = read_image_report(folder, image) if folder.is_dir() else ({}, False)
+    name = f"{folder.name}/{KEPT_FILE if kept else REPORT_FILE}"
+    if kept:  # a later build was stopped or has failed: its report is not of this image
+        report = known
     digest, whole = hash_file(image) if report or provenance is not None else "", False
     if report and report.get("image_sha256"):
         whole = True
-        yield _compare_values(f"sha256 in {folder.name}/{REPORT_FILE}", report["image_sha256"], digest)
+        yield _compare_values(f"sha256 in {name}", report["image_sha256"], digest)
     if provenance is not None:
         whole = True
         named = [to_dict(to_dict(one).get("digest")).get("sha256") for one in to_list(provenance.get("subject"))]
         yield _compare_values(f"sha256 in {image.name}{PROVENANCE}", named[0] if len(named) == 1 else None, digest)
     plan = read_image_plan(image)
-    yield from _check_plans(plan, report=report, provenance=provenance, folder=folder, image=image)
+    yield from _check_plans(plan, {name: report}, provenance=provenance, image=image)
     yield from _check_sbom(image, sif)
-    if plan and read_plan_digest(folder) not in ("", plan):
+    if kept:
+        yield Claim(verdict="unknown", what=f"{folder.name} holds the plan and the logs of a later build that failed")
+        yield from _check_layers(image, sif, made_of=read_made_of(folder))
+    elif plan and read_plan_digest(folder) not in ("", plan):
         yield Claim(
             verdict="unknown", what=f"{folder.name} holds another plan by now: what it says is not of this image"
         )
@@ -89,10 +94,10 @@ def _check_sif(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iter
 
 
 def _check_plans(
-    inside: str, *, report: Mapping[str, Any] | None, provenance: Mapping[str, Any] | None, folder: Path, image: Path
+    inside: str, reports: Mapping[str, Mapping[str, Any] | None], *, provenance: Mapping[str, Any] | None, image: Path
 ) -> Iterator[Claim]:
     """The plan that the image names, against the plans of its report and its provenance."""
-    said = {f"{folder.name}/{REPORT_FILE}": (report or {}).get("plan")}
+    said = {name: (report or {}).get("plan") for name, report in reports.items()}
     with suppress(KeyError, TypeError):
         definition = (provenance or {})["predicate"]["buildDefinition"]
         said[f"{image.name}{PROVENANCE}"] = definition["internalParameters"].get("plan")

@@ -13,6 +13,7 @@ from ..sif.errors import LayeringError, log_line
 from ..sif.normalise import DATE, EPOCH, format_date
 from ..sif.pack import Packer
 from ..sif.programs import call, clean_environment, follow
+from ..sif.removal import remove
 from ..sif.sif import (
     ALIGNMENT,
     DATA_JSON,
@@ -27,9 +28,10 @@ from ..sif.sif import (
     make_empty_sif,
     write_header,
 )
-from ..sif.tree import read, remove, walk, write
+from ..sif.tree import read, walk, write
 from .cache import Store, compute_key
 from .certificates import find_certificates
+from .downloads import DownloadMeter
 from .reference import HUB, HUB_SERVER, parse_reference
 from .spec import FIX
 
@@ -84,8 +86,7 @@ def pin_reference(reference: str) -> str | None:
     if not reference.startswith("docker://"):
         return None
     # Most bases are files, and the client for registries is slow to import.
-    from .registry import RegistryError, fetch_manifest_digest
-    from .registry_login import find_login
+    from .registry import RegistryError, fetch_manifest_digest, find_login
 
     try:
         digest = fetch_manifest_digest(reference, logins=lambda host: find_login(host, environment=os.environ))
@@ -117,12 +118,14 @@ def _fetch(reference: str, target: Path, *, runtime: str, packer: Packer) -> Non
     started = int(clock.time())
     try:
         argv = [runtime, "build", "--force", "--fix-perms", "--sandbox", str(tree), reference]
-        if follow(argv, env=clean_environment(find_certificates(os.environ).variables)):
+        with DownloadMeter("downloading the base image").count(dict):  # asking for its size counts as a pull
+            failed = follow(argv, env=clean_environment(find_certificates(os.environ).variables))
+        if failed:
             raise LayeringError(f"the base image '{reference}' could not be fetched", told=True)
         newest = normalize_times(tree, before=started)
         _normalize_labels(tree, time=newest)
         squashfs = target.with_name("base.sqfs")
-        packer.pack([tree], squashfs, keep_modes=True, keep_times=newest)
+        packer.pack([tree], squashfs, keep_modes=True, keep_times=newest, title="the base image")
         wrap_in_sif(squashfs, part, machine=os.uname().machine)
         # What the engine itself adds to an image that it packs: its answer to `inspect`.
         answer = call([runtime, "inspect", "--json", "--all", part], what=f"asking for the labels of '{reference}'")

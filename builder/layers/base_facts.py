@@ -203,11 +203,6 @@ def list_squashfs(image: Path, *, offset: int) -> Listing:
     return folders, links, files
 
 
-def _drop_surrogates(path: str) -> str:
-    """A path without half characters, which no JSON can hold."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
 def _make_error(image: Path, error: SifError | SquashfsError | OSError) -> LayeringError:
     reason = getattr(error, "strerror", None) or str(error)
     return LayeringError(f"the file system in '{image}' cannot be read: {reason}", fix=FIX)

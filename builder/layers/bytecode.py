@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..sif.errors import LayeringError
 from ..sif.pack import Piece, sort_pieces, write_pieces
-from ..sif.programs import ask, clean_environment, find_program
+from ..sif.programs import ask, clean_environment, find_system_program
 from ..sif.tree import FILE, FOLDER, walk
 from .cache import Store
 
@@ -128,7 +128,7 @@ def find_local_compiler(minor: str, *, uv: str) -> Compiler | None:
     if sys.implementation.name == "cpython" and f"{sys.version_info[0]}.{sys.version_info[1]}" == minor:
         tag = sys.implementation.cache_tag or ""
         return Compiler(argv=(sys.executable,), version=platform.python_version(), tag=tag)
-    own = find_program(f"python{minor}")
+    own = find_system_program(f"python{minor}")
     found = _probe_python((own,), minor) if own else None
     if found is None and uv:
         managed = _find_uv_python(uv, minor)

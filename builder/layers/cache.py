@@ -28,13 +28,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..sif.bounded import read_json
-from ..sif.digest import hash_file
+from ..sif.bounded import hash_file, read_json
 from ..sif.errors import log_line
-from ..sif.tree import remove, sync
-from .cache_folders import LAYERS, ensure_cache, ensure_cache_part
+from ..sif.removal import remove
+from ..sif.tree import sync
 from .locks import Locks, is_dead, is_mark, make_mark
-from .private_folders import OTHERS, PrivateError, format_owner
+from .private_folders import LAYERS, OTHERS, PrivateError, ensure_cache, ensure_cache_part, format_owner
 
 FIX = "set RECIPE_CACHE_SHARED to a cache that only its owner can write, or to nothing"
 

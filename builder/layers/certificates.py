@@ -91,6 +91,11 @@ def make_tls_context(certificates: Certificates, *, verify: bool = True) -> ssl.
     return context
 
 
+def has_certificates(certificates: Certificates) -> bool:
+    """Whether a client that is given these trusts any server; where none is named, it trusts its own."""
+    return certificates == Certificates() or bool(make_tls_context(certificates).cert_store_stats()["x509"])
+
+
 def _load_file(context: ssl.SSLContext, path: str) -> None:
     try:
         if os.path.isfile(path) and os.path.getsize(path) <= LARGEST:

@@ -58,16 +58,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def _show_place(error: LayeringError | OSError, *, output: Path | None) -> None:
     """Print which disk or whose permissions failed: the explanation of the failure needs it."""
-    from .cache_folders import find_cache_folder
+    from .private_folders import find_cache_folder
 
-    print(
-        describe_written_place(error, cache=find_cache_folder(os.environ), output=output), file=sys.stderr, flush=True
-    )
+    cache, temporary = find_cache_folder(os.environ), os.environ.get("RECIPE_TMPDIR", "")
+    place = describe_written_place(error, cache=cache, output=output, temporary=temporary)
+    print(place, file=sys.stderr, flush=True)
 
 
 def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
-    from .cache_folders import find_cache_folder
     from .image_build import build
+    from .private_folders import find_cache_folder
     from .spec import read_spec
 
     spec = read_spec(chosen.spec)
@@ -87,8 +87,8 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
 
 
 def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
-    from .cache_folders import find_cache_folder
     from .image_build import fetch
+    from .private_folders import find_cache_folder
     from .spec import read_spec
 
     spec = read_spec(chosen.spec)
@@ -105,7 +105,7 @@ def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
 
 
 def _offer(chosen: argparse.Namespace, _: Sequence[str]) -> int:
-    from .cache_folders import find_cache_folder
+    from .private_folders import find_cache_folder
     from .wheel_server import serve_wheels
 
     os.umask(0o022)  # uv unpacks here what the image gets

@@ -12,16 +12,17 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from ..sif.digest import hash_file
+from ..sif.bounded import hash_file
 from ..sif.errors import LayeringError, log_line
 from ..sif.programs import ask, clean_environment, find_signal
 from .certificates import FILE, FOLDERS
 from .conda_solver import CondaPackage, solve_request
+from .downloads import DownloadMeter
 from .spec import FIX as FETCH
 from .uv import find_uv, make_uv_environment
 
@@ -65,6 +66,7 @@ class CondaClient:
     work: Path
     cache: Path
     offline: bool = False
+    downloads: DownloadMeter = field(default_factory=lambda: DownloadMeter("downloading conda packages"))
 
     def solve(self, asked: Mapping[str, Any], *, virtual: Sequence[str]) -> tuple[CondaPackage, ...]:
         """Return the exact packages of an environment without a lock; raises LayeringError."""
@@ -94,7 +96,15 @@ class CondaClient:
             "cache": str(self.cache / "packages"),
             "offline": self.offline,
         }
-        self._call(request, what="the conda packages cannot be installed")
+        with self.downloads.count(lambda: self._find_sizes(packages)):
+            self._call(request, what="the conda packages cannot be installed")
+
+    def _find_sizes(self, packages: Sequence[CondaPackage]) -> dict[str, int]:
+        """Find the sizes of the packages that are not in py-rattler's cache."""
+        known = tuple(path.name for path in (self.cache / "packages").glob("*-*-*"))
+        stems = {f"{package.name}-{package.version}-{package.build}": package for package in packages}
+        missing = [package for stem, package in stems.items() if not any(name.startswith(stem) for name in known)]
+        return {package.url: package.size for package in missing if not package.url.startswith("file:")}
 
     def _call(self, request: Mapping[str, Any], *, what: str) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(dir=self.work) as folder:
@@ -140,7 +150,7 @@ def _make_layering_error(kind: str, text: str, *, what: str) -> LayeringError:
     if kind == "SolverError":
         fix = "loosen a version, or add the channel that has what is missing"
     elif UNREACHABLE.search(text):
-        fix = "build where the channel can be reached, or set https_proxy"
+        fix = "build where the channel can be reached, or set https_proxy (check it if it is set)"
     return LayeringError(f"{what}: {text}", fix=fix)
 
 

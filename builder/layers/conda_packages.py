@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..sif import tree
-from ..sif.digest import hash_file
+from ..sif import removal, tree
+from ..sif.bounded import hash_file
 from ..sif.errors import AlteredError, LayeringError
 from ..sif.programs import call, require_program
 from ..sif.tree import read
@@ -174,10 +174,10 @@ def remove_package(package: CondaPackage, place: Path) -> None:
     """Remove a package's files, and the folders that it alone had."""
     files = read_record(package, place)["files"]
     for name in files:
-        tree.remove(Path(name), below=place)
+        removal.remove(Path(name), below=place)
     for folder in sorted({parent for name in files for parent in Path(name).parents if parent.parts}, reverse=True):
-        tree.remove_empty(place, str(folder))
-    tree.remove(Path(_record_path(package)), below=place)
+        removal.remove_empty(place, str(folder))
+    removal.remove(Path(_record_path(package)), below=place)
 
 
 def write_record(package: CondaPackage, place: Path) -> None:
@@ -203,7 +203,7 @@ def write_record(package: CondaPackage, place: Path) -> None:
 def clean_prefix(place: Path, *, whole: bool) -> None:
     """Remove what no program needs in an image, and .pyc files that are stale by the times of an image."""
     for name in (LOST, HISTORY, "CACHEDIR.TAG"):
-        tree.remove(Path(name), below=place)
+        removal.remove(Path(name), below=place)
     if whole:
         tree.write(place, HISTORY, b"")  # conda takes a folder with this file for an environment
     for entry in tree.walk(place):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..sif import tree
+from ..sif import removal, tree
 from ..sif.errors import LayeringError
 from ..sif.pack import escape_path
 from ..sif.programs import call, follow
@@ -45,17 +45,21 @@ class ContainerRunner:
     cache: Path
     environment: Mapping[str, str]
 
-    def run_parts(self, image: Path, parts: Sequence[str], *, work: Path) -> Path:
-        """Run parts of install.sh in an image; return the folder with their changes. Raises LayeringError."""
+    def run_parts(self, image: Path, parts: Sequence[str], *, work: Path) -> tuple[Path, list[str]]:
+        """Run parts of install.sh in an image; return the folder with their changes, and `open_closed` of it.
+
+        Raises LayeringError.
+        """
         overlay = work / "overlay"
-        for path in (overlay, work / "tmp", work / "vartmp"):
+        for path in (overlay, work / "tmp", work / "vartmp", work / "shm"):
             path.mkdir()
             path.chmod(0o1777 if path != overlay else 0o755)
         argv = [self.runtime, *ALONE]
         # A copy: what runs in there writes next to what it reads, and must not write in the plan's own folder.
         copies.copy(self.folder, work, "build", skip=lambda entry: entry.path == "root")
         argv += ["--overlay", str(overlay), *self.binds, "--bind", f"{work / 'build'}:/opt/recipe/build"]
-        argv += ["--bind", f"{work / 'tmp'}:/tmp", "--bind", f"{work / 'vartmp'}:/var/tmp", str(image)]
+        argv += ["--bind", f"{work / 'tmp'}:/tmp", "--bind", f"{work / 'vartmp'}:/var/tmp"]
+        argv += ["--bind", f"{work / 'shm'}:/dev/shm", str(image)]
         try:
             with start_wheel_server(
                 self.folder, given=self.given, cache=self.cache, environment=self.environment, parts=parts
@@ -71,17 +75,33 @@ class ContainerRunner:
             raise
         self._take_ownership(image, work)
         try:
+            closed = open_closed(work, "overlay/upper")
             clean_upper(work, "overlay/upper")
         except tree.TreeError as error:
             raise LayeringError(f"a step has put something else in the place of its own folder: {error}") from None
-        return overlay / "upper"
+        return overlay / "upper", closed
 
     def _take_ownership(self, image: Path, work: Path) -> None:
         """Give us the files of the container's other users, to pack and remove them. Raises LayeringError."""
         # Not every runtime has the folder that the overlay needs for itself.
         script = "chown -R 0:0 /mnt && { [ ! -d /mnt/overlay/work ] || chmod -R u+rwX /mnt/overlay/work; }"
-        argv = [self.runtime, "--quiet", *ALONE, "--bind", f"{work}:/mnt", str(image), "sh", "-c", script]
+        binds = ("--bind", f"{work}:/mnt", "--bind", f"{work / 'shm'}:/dev/shm")
+        argv = [self.runtime, "--quiet", *ALONE, *binds, str(image), "sh", "-c", script]
         call(argv, what="making the files of a container step one's own")
+
+
+def open_closed(work: Path, upper: str) -> list[str]:
+    """Give us the rights to read what a step has closed to its owner, too; return mksquashfs's options for its modes.
+
+    In the container root reads a folder of mode 000; here we are an ordinary user.
+    """
+    words: list[str] = []
+    with tree.open_folder_below(work, upper):  # a link in its place is refused
+        pass
+    for entry in tree.walk(work / upper):
+        if (mode := entry.open_up()) is not None:
+            words += ["-p", f"{escape_path(entry.path)} m {mode:o} 0 0"]
+    return words
 
 
 def clean_upper(work: Path, upper: str) -> None:
@@ -94,12 +114,12 @@ def clean_upper(work: Path, upper: str) -> None:
     with tree.open_folder_below(work, upper):  # a link in its place is refused
         pass
     for name in LEFT:
-        tree.remove(Path(name), below=top)
+        removal.remove(Path(name), below=top)
     for entry in tree.walk(top, "var/log"):
         if entry.kind != tree.FOLDER:
             entry.unlink()
     for name in ("opt/recipe", "opt", "var/cache", "var/lib/apt", "var/lib", "var", "etc", "root"):
-        tree.remove_empty(top, name)
+        removal.remove_empty(top, name)
 
 
 def find_whiteouts(upper: Path, image: Path) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..sif.errors import LayeringError, log_line
+from ..sif.normalise import EPOCH
 from ..sif.pack import Packer, Piece, find_packer
 from ..sif.sif import SifError
 from .base_facts import BaseFacts, list_squashfs
@@ -21,7 +22,6 @@ from .package_audit import PackageAudit
 from .spec import FIX, Spec, is_offline
 
 FORMAT = 2  # version of what a layer holds; another number makes all layers again
-EPOCH = 315532800  # 1980-01-01, the oldest time that every archive format can hold
 
 Fill = Callable[[Path], Sequence[Piece] | None]  # writes a folder that becomes the root of a layer
 
@@ -81,13 +81,16 @@ class BuildContext:
     def make_layer(self, title: str, inputs: Sequence[object], fill: Fill, *, keep_modes: bool = False) -> Layer:
         """Return a layer of the folder that `fill` writes, from the cache where it is there."""
 
+        key = self.compute_layer_key(title, inputs, keep_modes=keep_modes)
+
         def make(path: Path) -> None:
             tree = path.parent / "tree"
             tree.mkdir()
             pieces = fill(tree) or ()
-            self.packer.pack([tree], path, keep_modes=keep_modes, pieces=pieces)
+            with self.audit.read_beside(key, tree, title=title):
+                self.packer.pack([tree], path, keep_modes=keep_modes, pieces=pieces, title=title)
 
-        return self._get_layer(title, self.compute_layer_key(title, inputs, keep_modes=keep_modes), make)
+        return self._get_layer(title, key, make)
 
     def make_wheel_layer(self, title: str, inputs: Sequence[object], fill: Fill) -> Layer | None:
         """Return a layer of packages that are downloaded and compiled; None if it is not needed yet."""
@@ -98,15 +101,23 @@ class BuildContext:
         return compute_key([FORMAT, title, self.packer.inputs, self.facts.sha256 if keep_modes else "", list(inputs)])
 
     def add_container_layer(
-        self, title: str, *, parts: Sequence[str], files: Sequence[str], network: bool = False
+        self,
+        title: str,
+        *,
+        parts: Sequence[str],
+        files: Sequence[str],
+        network: bool = False,
+        inputs: Sequence[object] = (),
     ) -> None:
         """Append a layer that parts of install.sh make in a container, in the image as it is so far.
 
-        `files` of the plan's image/ decide its content. `network`: the step downloads something.
+        `files` of the plan's image/ and `inputs` decide its content. `network`: the step downloads something.
         """
         below = [layer.entry.sha256 for layer in self.layers]
         texts = [self.spec.read_text(name) for name in (*files, "install.sh", "place")]
-        key = compute_key([FORMAT, "inside", title, self.packer.inputs, self.facts.sha256, below, list(parts), texts])
+        key = compute_key(
+            [FORMAT, "inside", title, self.packer.inputs, self.facts.sha256, below, list(parts), texts, *inputs]
+        )
 
         def make(path: Path) -> None:
             if network and self.offline:
@@ -116,8 +127,9 @@ class BuildContext:
                 image = path.parent / "so-far.sif"
                 write_image(self.base, self.layers, image, time=self.time)
             log_line(f"{title}: in a container")
-            upper = self.containers.run_parts(image, parts, work=path.parent)
-            self.packer.pack([upper], path, keep_modes=True, more=find_whiteouts(upper, image))
+            upper, closed = self.containers.run_parts(image, parts, work=path.parent)
+            more = [*closed, *find_whiteouts(upper, image)]
+            self.packer.pack([upper], path, keep_modes=True, more=more, title=title)
 
         layer = self._get_layer(title, key, make)
         self.append_layers([layer])

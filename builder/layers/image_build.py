@@ -10,16 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..sif.errors import AlteredError, LayeringError, NotAsPlannedError, add_error_path, log_line
-from ..sif.events import report
+from ..sif.errors import AlteredError, LayeringError, NotAsPlannedError, add_error_path, log_line, report
+from ..sif.removal import remove
 from ..sif.sif import read_sif
 from ..sif.squashfs import SquashfsError, Superblock, read_superblock
-from ..sif.tree import remove
 from . import wheel_files
 from .base_download import find_base_image
 from .base_facts import FIX, read_base_facts
 from .cache import CacheEntry, Store, open_shared_cache
-from .cache_folders import CONDA, read_limit_bytes
 from .container_steps import ContainerRunner
 from .context import BuildContext, Fill, open_context
 from .image_file import Draft, Layer, finish_image
@@ -33,13 +31,17 @@ from .metadata import (
     write_metadata,
     write_own_files,
 )
+from .private_folders import CONDA, read_limit_bytes
 from .spec import Spec
 from .uv import make_uv_settings
-from .wheel_layers import add_wheel_layers
+from .wheel_layers import REQUIREMENTS, add_wheel_layers
 
 if TYPE_CHECKING:  # loaded where there is a conda environment
     from .conda_client import CondaClient
     from .conda_layers import CondaEnvironment
+
+
+OWN_FILES = 2  # version of what is added to the recipe's own files; another number makes their layer again
 
 
 def build_image(context: BuildContext, target: Path) -> None:
@@ -52,7 +54,8 @@ def build_image(context: BuildContext, target: Path) -> None:
     if (spec.folder / "root").is_dir():
         check_own_folders(context.base, spec=spec, facts=context.facts)
         fill = partial(write_own_files, spec=spec, facts=context.facts)
-        context.add_layer("files", [list_tree(spec.folder / "root")], fill, keep_modes=True)
+        inputs = [OWN_FILES, list_tree(spec.folder / "root"), context.facts.minor]
+        context.add_layer("files", inputs, fill, keep_modes=True)
     if spec.read_text("run.sh"):
         parts = ("python", "run") if spec.place == "base" else ("run",)
         context.add_container_layer("run", parts=parts, files=("run.sh", "protected.txt", "protect.py"))
@@ -108,6 +111,19 @@ def add_package_layers(context: BuildContext, client: CondaClient | None) -> Non
     if context.spec.read_text("system.txt"):
         context.add_container_layer("system", parts=("system",), files=("system.txt",), network=True)
     add_wheel_layers(context, conda=_add_conda_layers(context, client) if client else None)
+    if context.spec.read_text("requirements-own.txt"):
+        _add_own_packages(context)
+
+
+def _add_own_packages(context: BuildContext) -> None:
+    """Append the layer of the recipe's own folders, which are built in a container."""
+    spec = context.spec
+    made = context.facts.minor or any(spec.read_text(name) for name in REQUIREMENTS)
+    parts = ("own",) if made and spec.place != "base" else ("python", "own")
+    files = ("requirements-own.txt", "constraints.txt", "protected.txt", "protect.py", "python-version")
+    context.add_container_layer(
+        "own", parts=parts, files=files, network=True, inputs=[list_tree(spec.folder / "local")]
+    )
 
 
 def _add_conda_layers(context: BuildContext, client: CondaClient) -> CondaEnvironment:
@@ -229,28 +245,40 @@ class FetchContext(BuildContext):
 
     def make_wheel_layer(self, title: str, inputs: Sequence[object], fill: Fill) -> Layer | None:
         """Return the layer if a container step needs it or it is in the cache; else download and compile only."""
-        if self.all_layers or self.store.find("layers", self.compute_layer_key(title, inputs)) is not None:
+        key = self.compute_layer_key(title, inputs)
+        if self.all_layers or self.store.find("layers", key) is not None:
             return super().make_wheel_layer(title, inputs, fill)
         tree = Path(tempfile.mkdtemp(prefix="fetched-", dir=self.work))
         fill(tree)
+        with self.audit.read_beside(key, tree, title=title):
+            pass
         remove(tree)
         self.skipped += 1
         log_line(f"{title}: downloaded and compiled")
         return None
 
     def add_container_layer(
-        self, title: str, *, parts: Sequence[str], files: Sequence[str], network: bool = False
+        self,
+        title: str,
+        *,
+        parts: Sequence[str],
+        files: Sequence[str],
+        network: bool = False,
+        inputs: Sequence[object] = (),
     ) -> None:
         """Append a layer that a container makes; raises _NeedsLayersError if layers below it were not made."""
         if self.skipped:
             raise _NeedsLayersError(f"'{title}' is installed in a container, on other layers: these are made too")
-        super().add_container_layer(title, parts=parts, files=files, network=network)
+        super().add_container_layer(title, parts=parts, files=files, network=network, inputs=inputs)
 
 
 def fetch(
     spec: Spec, *, runtime: str, binds: Sequence[str], given: Path | None, cache: Path, environment: Mapping[str, str]
 ) -> None:
-    """Fetch everything that a plan's image is made of into the caches; raises LayeringError."""
+    """Fetch everything that a plan's image is made of into the caches; raises LayeringError.
+
+    Raises NotAsPlannedError at the end for packages that an image would not be published with.
+    """
     store = Store(cache, shared=open_shared_cache(environment))
     store.sweep()
     containers = ContainerRunner(
@@ -265,6 +293,7 @@ def fetch(
                 prepare_base(context)
                 add_package_layers(context, client)
                 context.wait_for_tasks()
+                wrong, fix = context.audit.judge_fetched(context.layers, context.packages)
             except _NeedsLayersError as reason:
                 log_line(str(reason))
                 all_layers = True
@@ -273,5 +302,7 @@ def fetch(
                 _forget(store, error.path)
             else:
                 log_line("everything is here")
+                if wrong:
+                    raise NotAsPlannedError(wrong, fix=fix)
                 return
     raise LayeringError("the cache changes while it is read", fix="see `recipe cache check`")

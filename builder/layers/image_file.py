@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ..sif.digest import BLOCK
-from ..sif.errors import AlteredError, log_line
-from ..sif.events import Meter
+from ..sif.bounded import BLOCK
+from ..sif.errors import AlteredError, Meter, log_line
 from ..sif.merge import MergedTables, check_packing, merge
 from ..sif.sif import (
     ALIGNMENT,
@@ -173,7 +172,7 @@ def round_to_page(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-SIGNATURE = 0x4005
+SIGNATURE, SBOM = 0x4005, 0x4009
 SMALL = 64 * 1024 * 1024  # bytes of objects behind the root file system that are moved
 
 
@@ -200,12 +199,12 @@ def write_image(base: Path, layers: Sequence[Layer], target: Path, *, time: int,
 def finish_image(draft: Draft, layers: Sequence[Layer], *, time: int, metadata: bytes = b"") -> None:
     """Turn a draft into an image; `metadata` replaces what `inspect` reads.
 
-    Raises AlteredError for a cached layer that was changed, SifError and OSError. Signatures of the base are left out:
-    they are valid for the base alone.
+    Raises AlteredError for a cached layer that was changed, SifError and OSError. Signatures and bills of materials of
+    the base are left out: they are valid for the base alone.
     """
     sif = read_sif(draft.base)
     dropped = {INSPECT, LAYERS} if metadata else {LAYERS}
-    sif.objects = [item for item in sif.objects if item.kind != SIGNATURE and item.label not in dropped]
+    sif.objects = [item for item in sif.objects if item.kind not in (SIGNATURE, SBOM) and item.label not in dropped]
     with draft.base.open("rb") as source:
         inside = _merge_into_base(source, draft, sif, layers, time=time)
         file = draft.wait_for_file()

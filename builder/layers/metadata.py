@@ -10,23 +10,22 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from ..sif import tree
-from ..sif.bounded import parse_json
-from ..sif.digest import hash_open_file
-from ..sif.errors import LayeringError
-from ..sif.events import report
+from ..sif.bounded import hash_open_file, parse_json
+from ..sif.errors import LayeringError, report
 from ..sif.programs import call, require_program
 from ..sif.reader import Reader
 from ..sif.sif import read_sif
 from ..sif.tree import read
 from . import copies
 from .base_facts import BaseFacts
+from .bytecode import name_compiled_file
 from .spec import Spec
 
 ENVIRONMENT = "env/91-recipe.sh"
@@ -45,7 +44,7 @@ def write_own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
     Links come last, and each has to lead to the same place as in the recipe: the base's links may move it. Raises
     LayeringError.
     """
-    links = list[tuple[str, str]]()
+    links, modules = list[tuple[str, str]](), list[str]()
     source = spec.folder / "root"
     try:
         with copies.open_folders(top) as at:
@@ -59,8 +58,14 @@ def write_own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
                 else:
                     _check_no_folder(f"/{entry.path}", facts=facts)
                     _copy_file(entry, at(facts.resolve_path(above)))
+                    modules.append(f"{facts.resolve_path(above)}/{entry.name}")
+            for place in _list_compiled(modules, minor=facts.minor):
+                at(os.path.dirname(place))
         for place, target in links:
             tree.link(top, place, target)
+        for place in _list_compiled(modules, minor=facts.minor):
+            if tree.stat_path(top, place.lstrip("/")) is None:
+                tree.write(top, place.lstrip("/"), b"")
         _set_modes(top, facts=facts)
     except OSError as error:
         if not isinstance(error, (tree.TreeError, IsADirectoryError)):
@@ -69,6 +74,17 @@ def write_own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
             f"two of the recipe's own files meet at one place of the base image: '{error.filename}': {error.strerror}"
         )
         raise LayeringError(message, fix=FIX) from None
+
+
+def _list_compiled(modules: Iterable[str], *, minor: str) -> list[str]:
+    """Return the .pyc files that Python would read for modules in the place of others, whose .pyc it does not compare.
+
+    An empty one makes it read the source.
+    """
+    tag = f"cpython-{minor.replace('.', '')}"
+    inside = (f"/python{minor}/", "/dist-packages/")
+    found = [path for path in modules if minor and path.endswith(".py") and any(part in path for part in inside)]
+    return [name_compiled_file(path, tag) for path in found]
 
 
 def check_own_folders(base: Path, *, spec: Spec, facts: BaseFacts) -> None:

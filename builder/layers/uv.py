@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from ..sif.errors import LayeringError
-from ..sif.programs import clean_environment, find_program, read_program_version
-from .cache_folders import UV
+from ..sif.programs import clean_environment, find_system_program, read_program_version
 from .certificates import find_certificates
+from .private_folders import UV
 from .spec import is_offline
 
 VARIABLE = "RECIPE_UV"
@@ -66,7 +66,7 @@ def _list_candidates(environment: Mapping[str, str]) -> Iterator[str]:
         yield named
     if own := find_own_uv():
         yield own
-    if found := find_program("uv", path=environment.get("PATH")):
+    if found := find_system_program("uv", path=environment.get("PATH")):
         yield found
 
 
@@ -91,10 +91,11 @@ SETTINGS = {
     "UV_PRERELEASE": (),
 }
 INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX")
-# How uv downloads on this machine. All its other variables are left out: they belong to the user's own projects.
+# How uv downloads on this machine, as docs/recipes.md lists it; execute/uv_values.py checks the values.
+# All its other variables are left out: they belong to the user's own projects.
 TRANSPORT = re.compile(
-    r"UV_(?:HTTP_(?:CONNECT_TIMEOUT|RETRIES)|REQUEST_TIMEOUT|CONCURRENT_\w+|LINK_MODE|LOCK_TIMEOUT|NATIVE_TLS|SYSTEM_CERTS|"
-    r"KEYRING_PROVIDER|CREDENTIALS_DIR|GITHUB_TOKEN|INDEX_\w+_(?:USERNAME|PASSWORD)|CACHE_DIR|OFFLINE)"
+    r"UV_(?:HTTP_(?:CONNECT_TIMEOUT|RETRIES)|REQUEST_TIMEOUT|CONCURRENT_DOWNLOADS|NATIVE_TLS|SYSTEM_CERTS|"
+    r"KEYRING_PROVIDER|CREDENTIALS_DIR|INDEX_\w+_(?:USERNAME|PASSWORD)|CACHE_DIR)"
 )
 
 
@@ -114,5 +115,6 @@ def make_uv_settings(environment: Mapping[str, str], *, cache: Path, offline: bo
 
 def make_uv_environment(settings: Mapping[str, str], *, own_index: bool = False) -> dict[str, str]:
     """Return the environment of a uv process; with `own_index` the index that its request names is the only one."""
-    kept = {name: value for name, value in clean_environment().items() if not name.startswith("UV_")}
+    # RUST_LOG adds lines to what uv says, or stops it.
+    kept = {name: value for name, value in clean_environment().items() if not name.startswith(("UV_", "RUST_"))}
     return kept | {name: value for name, value in settings.items() if not (own_index and name in INDEXES)}

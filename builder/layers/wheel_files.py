@@ -8,13 +8,15 @@ import hashlib
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from ..sif.errors import LayeringError
 from ..sif.programs import ask
-from ..sif.tree import FILE, is_folder, link, move, open_folder_below, read, remove, stat_path, walk, write
+from ..sif.removal import remove
+from ..sif.tree import FILE, is_folder, link, move, open_folder_below, read, stat_path, walk, write
 from .spec import FIX
+from .wheel_checks import check_said, check_wheels
 from .wheels import NO_WHEEL, UNSEEN, Group, NeedsSourcesError, Resolver
 
 PREFIX = "/opt/env"
@@ -23,11 +25,19 @@ DROPPED = ("direct_url.json", "uv_cache.json", "uv_build.json")  # they have pat
 
 
 def install_wheels(
-    group: Group, tree: Path, *, resolver: Resolver, minor: str, number: str, online: Callable[[], None]
+    group: Group,
+    tree: Path,
+    *,
+    resolver: Resolver,
+    minor: str,
+    number: str,
+    online: Callable[[], None],
+    requested: Collection[str] = (),
 ) -> Path:
     """Unpack the wheels of a group below `tree`, the environment's folder; return its site-packages.
 
-    `online` is called before anything is downloaded.
+    `online` is called before anything is downloaded. `requested` are the packages that the recipe names. Raises
+    LayeringError for a wheel that is not whole.
     """
     file = resolver.work / f"{number}.txt"
     file.write_text("".join(f"{pin.text}\n" for pin in group.pins), encoding="utf-8")
@@ -35,22 +45,35 @@ def install_wheels(
     tree.mkdir(parents=True)
     argv = [resolver.uv, "pip", "install", "--quiet", "--no-deps", *hashes, "--python", sys.executable]
     argv += ["--prefix", str(tree), *resolver.target, *group.options, "-r", str(file)]
-    env = resolver.make_environment(own_index=group.own_index)
+    # uv says there of which wheels it has corrected the RECORD.
+    env = {**resolver.make_environment(own_index=group.own_index), "RUST_LOG": "uv_install_wheel=debug"}
     # What was resolved a moment ago is mostly cached: files with hashes need no index.
     code, err = 1, ""
     if hashes:
         code, _, err = ask([*argv, "--offline"], env=env)  # after a failure it runs again, with the network
+        check_said(err, resolver=resolver)
     if code:
         online()
-        code, _, err = ask(argv, env=env)
+        with resolver.count_download(group, file):
+            code, _, err = ask(argv, env=env)
+        check_said(err, resolver=resolver)
     if code:
-        print(err.strip()[-4000:], flush=True)
+        print("\n".join(line for line in err.splitlines() if not line.startswith("DEBUG "))[-4000:].strip(), flush=True)
         if resolver.offline and UNSEEN.search(err):
             raise LayeringError(f"wheels of '{group.title}' were not fetched before, and no server is asked", fix=FIX)
         if NO_WHEEL.search(err):
             raise NeedsSourcesError("a package of the lock is no wheel")
         raise LayeringError(f"the wheels of layer '{group.title}' could not be unpacked", told=True)
-    return normalize_installation(tree, minor=minor)
+    site = normalize_installation(tree, minor=minor)
+    inside = os.path.relpath(site, tree)
+    check_wheels(group, tree, inside, records=_list_records(tree, inside), requested=requested)
+    return site
+
+
+def _list_records(tree: Path, inside: str) -> dict[str, list[str]]:
+    """Return the paths of each RECORD, by the folder of its distribution."""
+    infos = _list_infos(tree, inside)
+    return {info: [row[0] for row in _read_rows(tree, f"{inside}/{info}/RECORD") or ()] for info in infos}
 
 
 def normalize_installation(tree: Path, *, minor: str) -> Path:
@@ -147,7 +170,7 @@ def list_sources(site: Path, tree: Path) -> dict[str, list[str]]:
     return found
 
 
-def write_environment(tree: Path, *, python: str, minor: str, system_packages: bool) -> None:
+def write_environment(tree: Path, *, python: str, minor: str) -> None:
     """Write the files that make a folder a virtual environment on the image's Python."""
     for name, target in (("python3", python), ("python", "python3"), (f"python{minor}", "python3")):
         link(tree, f"bin/{name}", target)
@@ -155,9 +178,7 @@ def write_environment(tree: Path, *, python: str, minor: str, system_packages: b
         pass
     if stat_path(tree, "lib64") is None:
         link(tree, "lib64", "lib")
-    words = "true" if system_packages else "false"
-    home = Path(python).parent
-    text = f"home = {home}\ninclude-system-site-packages = {words}\nversion = {minor}\n"
+    text = f"home = {Path(python).parent}\ninclude-system-site-packages = false\nversion = {minor}\n"
     write(tree, "pyvenv.cfg", text.encode())
 
 

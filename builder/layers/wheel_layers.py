@@ -16,11 +16,12 @@ from ..sif.pack import Piece, count_processors, move_below
 from . import bytecode, wheel_files
 from .bytecode import PackageSources, compile_packages
 from .cache import compute_key
-from .context import BuildContext
+from .context import BuildContext, Fill
 from .copies import merge
 from .image_file import Layer
 from .uv import make_uv_settings, require_uv
-from .wheels import Group, NeedsSourcesError, Resolver, name_platform, resolve
+from .wheel_checks import check_requested, list_requested
+from .wheels import Group, NeedsSourcesError, Resolver, name_platform, normalize_name, resolve
 
 if TYPE_CHECKING:  # loaded where there is a conda environment
     from .conda_layers import CondaEnvironment
@@ -90,6 +91,7 @@ class Wheels:
         self.context, self.facts, self.resolver, self.conda = context, context.facts, resolver, conda
         self.prefix = self.facts.resolve_path(wheel_files.PREFIX)
         self._heavy = False  # a heavy package is being made
+        self._requested = list_requested(self.context.spec.read_text(name) for name in REQUIREMENTS[:2])
         self._numbers = count()  # groups are unpacked in parallel
         self._jobs: dict[Part, Future[Layer | None]] = {}
         self._wanted: frozenset[Part] | None = None
@@ -120,6 +122,11 @@ class Wheels:
         groups, sources = resolve(folder, self.resolver) if ask else ((), False)
         log_line(f"resolved {sum(len(group.pins) for group in groups)} packages in {clock.monotonic() - started:.1f} s")
         self.context.packages += wheel_files.list_pins(groups)
+        if not sources:
+            present = {pin.name for group in groups for pin in group.pins}
+            check_requested(
+                self._requested, present=present | {normalize_name(name) for name in self.resolver.provided}
+            )
         parts = self._split_parts(groups, last=not sources)
         self._set_wanted(parts)
         if self._jobs.keys() - set(parts):
@@ -165,31 +172,24 @@ class Wheels:
         self._check_wanted(part)
         title = part[0].title if part else LIGHT
         if title != LIGHT:
-            return self._note(
-                part,
-                self.context.make_wheel_layer(
-                    title, self._list_inputs(part), lambda tree: self._fill_part(part, tree, heavy=True)
-                ),
-            )
+            inputs = self._list_inputs(part)
+            return self._make(title, part, inputs, lambda tree: self._fill_part(part, tree, heavy=True))
 
         def fill(tree: Path) -> list[Piece]:
             pieces, place = self._fill_part(part, tree), tree / self.prefix.lstrip("/")
             place.mkdir(parents=True, exist_ok=True)
             if self.conda is None:
-                wheel_files.write_environment(
-                    place, python=self.facts.python, minor=self.facts.minor, system_packages=False
-                )
+                wheel_files.write_environment(place, python=self.facts.python, minor=self.facts.minor)
             return pieces
 
-        return self._note(
-            part, self.context.make_wheel_layer(title, [*self._list_inputs(part), self.facts.python], fill)
-        )
+        return self._make(title, part, [*self._list_inputs(part), self.facts.python], fill)
 
-    def _note(self, part: Part, layer: Layer | None) -> Layer | None:
-        """Have the audit read a layer wheel by wheel."""
+    def _make(self, title: str, part: Part, inputs: list[object], fill: Fill) -> Layer | None:
+        """Make a layer that the audit reads wheel by wheel."""
         place: list[object] = [self.facts.minor, self.facts.machine, self.facts.glibc]
-        self.context.audit.note_wheels(layer, [pin for group in part for pin in group.pins], place=place)
-        return layer
+        key = self.context.compute_layer_key(title, inputs)
+        self.context.audit.note_wheels(key, [pin for group in part for pin in group.pins], place=place)
+        return self.context.make_wheel_layer(title, inputs, fill)
 
     def _fill_part(self, part: Part, tree: Path, *, heavy: bool = False) -> list[Piece]:
         """Unpack and compile the packages of one layer."""
@@ -224,6 +224,7 @@ class Wheels:
             minor=self.facts.minor,
             number=f"pins-{number}",
             online=lambda: self._wait_until_wanted(part),
+            requested=self._requested,
         )
         self._check_wanted(part)
         nice = NICE if self._heavy and group.title == LIGHT else 0

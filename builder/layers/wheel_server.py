@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ..sif.errors import LayeringError, log_line
 from ..sif.programs import ask
-from .cache_folders import UV
+from .private_folders import UV
 from .uv import find_uv, make_uv_settings
 from .wheels import Group, NeedsSourcesError, Resolver, is_distribution, name_platform, normalize_name, resolve
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST = 1 << 20  # bytes of a request: an image with 20,000 distributions is below it
 MINOR = re.compile(r"3\.\d{1,2}")
 GLIBC = re.compile(r"2\.\d{1,2}")
-ASKING = {"torch", "packages"}  # parts of install.sh
+ASKING = {"torch", "packages", "own"}  # parts of install.sh
 SHOWN = "settings"  # what the container sees while a package is built: indexes by the proxy's addresses
 
 
@@ -145,7 +145,8 @@ def _download(group: Group, tree: Path, resolver: Resolver) -> None:
     hashes = ["--require-hashes"] if all(pin.hashes for pin in group.pins) else []
     argv = [resolver.uv, "pip", "install", "--quiet", "--no-deps", *hashes, "--target", str(tree), "--link-mode"]
     argv += ["symlink", *resolver.target, *group.options, "-r", str(file)]
-    code, _, err = ask(argv, env=resolver.make_environment(own_index=group.own_index))
+    with resolver.count_download(group, file):
+        code, _, err = ask(argv, env=resolver.make_environment(own_index=group.own_index))
     if code:
         raise LayeringError(f"uv could not download '{group.title}': {err.strip()[-200:]}")
 

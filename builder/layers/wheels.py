@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from types import MappingProxyType
 
 from ..sif.errors import LayeringError, log_line
 from ..sif.programs import ask, find_signal
+from .downloads import DownloadMeter, find_wheel_sizes
 from .spec import FIX
 from .uv import make_uv_environment
 
@@ -51,7 +53,9 @@ PLATFORMS = (17, 28, *range(31, 41))
 # Files of a plan with packages that are built: at a commit, or against the torch of the image.
 SOURCES = ("requirements-commits.txt", "compiled.txt")
 NAME = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)")
-HASH = re.compile(r"--hash[= ](sha256:[0-9a-f]{64})")
+SDIST = re.compile(r'^sdist = .*?sha256 = "([0-9a-f]{64})"', re.MULTILINE)  # in pylock.toml as uv writes it
+HASH = re.compile(r"--hash[= ](sha(?:256|384|512):[0-9a-f]{64,128})")
+WHEEL_ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]*:[^\s#;]*/([A-Za-z0-9._]+)-([^/\s#;-]+)-[^/\s#;]+\.whl(?=[\s#;]|$)")
 VERSION = re.compile(r"==\s*([^\s;\\]+)")
 # uv's messages for a package without a wheel for the image.
 NO_WHEEL = re.compile(
@@ -108,7 +112,7 @@ class Group:
 
 
 def normalize_name(name: str) -> str:
-    """Normalise a distribution's name (PEP 503)."""
+    """Normalise a distribution's name (PEP 503); `packaging`, which does the same, is not in the standard library."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -121,11 +125,18 @@ def name_platform(machine: str, glibc: str) -> str:
     return f"{machine}-manylinux_2_{max(number for number in PLATFORMS if number <= int(parts[1]))}"
 
 
+def name_wheel(line: str) -> str:
+    """Return the line of a wheel's address with its name before it: installers take both forms."""
+    wheel = WHEEL_ADDRESS.match(line)
+    return f"{wheel[1]} @ {line}" if wheel else line
+
+
 def parse_pins(text: str) -> tuple[Pin, ...]:
     """Parse the pins of a requirements file as uv and pip-compile write them."""
     pins = []
     for line in text.replace("\\\n", " ").splitlines():
         line = line.split(" #")[0].strip()
+        line = name_wheel(line)
         found = NAME.match(line)
         if found is None or line.startswith(("#", "-")):
             continue
@@ -140,6 +151,49 @@ def parse_pins(text: str) -> tuple[Pin, ...]:
             )
         )
     return tuple(pins)
+
+
+def list_given(files: Sequence[Path]) -> dict[str, tuple[str, ...]]:
+    """Return the digests that requirements files give, by package; uv's resolver passes over them."""
+    return {
+        pin.name: pin.hashes for file in files for pin in parse_pins(file.read_text(encoding="utf-8")) if pin.hashes
+    }
+
+
+def apply_hashes(pins: Sequence[Pin], *, given: Mapping[str, Sequence[str]]) -> tuple[Pin, ...]:
+    """Return pins with the digests that the recipe gives, of which the installer takes the files.
+
+    An index may have no file with them; it gives sha256 alone, and the installer compares the others. Raises
+    LayeringError.
+    """
+    return tuple(_apply_hashes(pin, given[pin.name]) if pin.name in given else pin for pin in pins)
+
+
+def _apply_hashes(pin: Pin, given: Sequence[str]) -> Pin:
+    kept = [value for value in given if value in pin.hashes] or [value for value in given if "sha256:" not in value]
+    if not kept:
+        message = describe_mismatch(
+            pin.name if "/" in pin.version else f"{pin.name} {pin.version}", given=given, found=pin.hashes
+        )
+        raise LayeringError(message, fix=HASH_FIX.format(pin.name))
+    text = " ".join([*HASH.sub("", pin.text).split(), *(f"--hash={value}" for value in kept)])
+    return replace(pin, text=text, hashes=tuple(kept))
+
+
+def check_all_given(names: Iterable[str], *, given: Collection[str]) -> None:
+    """Raise LayeringError for packages without a digest where the recipe gives some: pip's rule is all or none."""
+    if missing := sorted(set(names) - set(given)):
+        message = f"the recipe has hashes, and packages that are required have none: {', '.join(missing)}"
+        raise LayeringError(message, fix=ALL_HASHES_FIX)
+
+
+ALL_HASHES_FIX = "add their lines (`uv pip compile --generate-hashes` lists all of them), or remove all hashes"
+HASH_FIX = "compare the digest with the one that '{}' is published with: correct it, or name the index that it is for"
+
+
+def describe_mismatch(title: str, *, given: Sequence[str], found: Sequence[str]) -> str:
+    """Describe a package of which the index has only files with other digests than the recipe gives."""
+    return f"no file of '{title}' has the digest of the recipe: {', '.join(given)} given, {', '.join(found)} found"
 
 
 class Resolver:
@@ -157,8 +211,10 @@ class Resolver:
     ) -> None:
         self.uv, self.work = uv, work
         self.cached_only, self.offline = False, "UV_OFFLINE" in environment
-        self.target = ("--python-version", minor, "--python-platform", platform, "--only-binary", ":all:")
+        self.platform = ("--python-version", minor, "--python-platform", platform)
+        self.target = (*self.platform, "--only-binary", ":all:")
         self.environment = environment
+        self.downloads = DownloadMeter("downloading packages")
         self.stubs = work / "stubs"
         self.provided, self.words = provided, tuple[str, ...]()
         if provided:
@@ -180,14 +236,17 @@ class Resolver:
     def compile(self, files: Sequence[Path], *options: str, own_index: bool = False) -> tuple[Pin, ...]:
         """Resolve requirement files to pins with hashes; raises NeedsSourcesError and LayeringError."""
         for file in files:
-            if any(SOURCE.search(line) for line in file.read_text(encoding="utf-8").splitlines()):
+            lines = file.read_text(encoding="utf-8").splitlines()
+            if any(SOURCE.search(line) for line in lines):
                 raise NeedsSourcesError("a package comes as sources")
+            if refused := [line for line in lines if line.startswith("--no-binary ") and ":none:" not in line]:
+                raise NeedsSourcesError(f"'{refused[-1]}' asks for sources")
         argv = [self.uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
         argv += [*self.target, *self.words, *options, *[str(file) for file in files]]
         argv += ["--offline"] if self.cached_only else []
         code, out, err = ask(argv, env=self.make_environment(own_index=own_index))
         if code == 0:
-            return self.parse_pins(out)
+            return self.apply_given(self.parse_pins(out), *options, files=files, own_index=own_index)
         if any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", err) for name in self.provided):
             raise OtherVersionsError("pip's packages ask for other versions than conda's")
         if not self.cached_only:
@@ -199,6 +258,38 @@ class Resolver:
         if NO_WHEEL.search(err):
             raise NeedsSourcesError("a package has no wheel for the image")
         raise LayeringError("the packages cannot be resolved", told=True)
+
+    def apply_given(
+        self, pins: Sequence[Pin], *options: str, files: Sequence[Path], own_index: bool = False
+    ) -> tuple[Pin, ...]:
+        """Return pins with the digests of the requirement files; raises NeedsSourcesError for that of an sdist."""
+        given = list_given(files)
+        pins = apply_hashes(pins, given=given)
+        single = [pin for pin in pins if pin.name in given and len(pin.hashes) == 1 and " @ " not in pin.text]
+        if single:
+            file = self.work / f"single-{'-'.join(file.stem for file in files)}.txt"
+            file.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in single), encoding="utf-8")
+            argv = [self.uv, "pip", "compile", "--quiet", "--no-deps", "--format", "pylock.toml"]
+            argv += [*self.platform, *options, *(["--offline"] if self.cached_only else []), str(file)]
+            _, out, _ = ask(argv, env=self.make_environment(own_index=own_index))
+            sources = {f"sha256:{digest}" for digest in SDIST.findall(out)}
+            if named := [pin.name for pin in single if pin.hashes[0] in sources]:
+                raise NeedsSourcesError(f"the recipe has the digest of the sources of {', '.join(named)}")
+        return pins
+
+    @contextmanager
+    def count_download(self, group: Group, file: Path) -> Iterator[None]:
+        """Report how much uv downloads of a group, whose requirements are in `file`, while the block lasts."""
+
+        def find_sizes() -> dict[str, int]:
+            argv = [self.uv, "pip", "compile", "--quiet", "--offline", "--no-deps", "--format", "pylock.toml"]
+            _, out, _ = ask(
+                [*argv, *self.target, *group.options, str(file)], env=self.make_environment(own_index=group.own_index)
+            )
+            return find_wheel_sizes(out, cache=Path(self.environment["UV_CACHE_DIR"]))
+
+        with self.downloads.count(find_sizes):
+            yield
 
     def parse_pins(self, text: str) -> tuple[Pin, ...]:
         """The pins of a file that uv has written, less what is in the image already."""
@@ -245,10 +336,10 @@ def _resolve_torch(file: Path, resolver: Resolver, *, own_index: bool) -> list[G
 def _resolve_packages(file: Path, resolver: Resolver, *, groups: list[Group], options: list[str]) -> tuple[Group, ...]:
     """Return the recipe's own packages; a torch that was resolved from its own index stays."""
     words = tuple(list_uv_options(file))
-    if _has_hashes(file):
+    done = [pin for group in groups for pin in group.pins]
+    if _has_hashes(file) and (done or file.with_name("lock").exists()):
         # Such a file lists all packages: no other is installed.
         return _group_pins(parse_pins(file.read_text(encoding="utf-8")), words)
-    done = [pin for group in groups for pin in group.pins]
     if done:
         family = [pin.name for pin in done if TORCH.fullmatch(pin.name)]
         names = resolver.work / "torch-family.txt"
@@ -257,8 +348,12 @@ def _resolve_packages(file: Path, resolver: Resolver, *, groups: list[Group], op
         before.write_text("".join(f"{pin.text}\n" for pin in done if pin.name not in family), encoding="utf-8")
         options = [*options, "--excludes", str(names), "--output-file", str(before)]
         resolver.compile([file], *options)
-        return _group_pins(resolver.parse_pins(before.read_text(encoding="utf-8")), words)
-    return _group_pins(resolver.compile([file], *options), words)
+        pins = resolver.parse_pins(before.read_text(encoding="utf-8"))
+        return _group_pins(resolver.apply_given(pins, *words, files=[file]), words)
+    pins = resolver.compile([file], *options)
+    if given := list_given([file]):
+        check_all_given((pin.name for pin in pins), given=given)
+    return _group_pins(pins, words)
 
 
 def _merge_groups(first: Sequence[Group], second: Sequence[Group]) -> tuple[Group, ...]:

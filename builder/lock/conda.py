@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from builder.layers.cache_folders import CONDA
 from builder.layers.certificates import find_certificates
 from builder.layers.conda_solver import solve_request
+from builder.layers.private_folders import CONDA
 from builder.lock.session import Session, find_machine_error, format_output_tail, make_unreachable_error
 from builder.model.finding import ConfigError, Finding, Location, StepError, ToolError, UnsupportedError
-from builder.model.lock import SUBDIRS, LockRequest
-from builder.model.mask import Mask
-from builder.model.secrets import strip_all_credentials
+from builder.model.lock import LockRequest
+from builder.model.secrets import Mask, strip_all_credentials
+from builder.model.site import SUBDIRS
 
 # One program solves for locks and for layers; it is also copied into plan folders.
 WORKER = Path(__file__).parents[1] / "layers" / "conda_worker.py"
@@ -54,7 +56,7 @@ def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at:
     finished = session.run(
         [sys.executable, str(WORKER), str(request), str(answer)],
         cwd=session.work,
-        env={**session.environment, **find_certificates(session.environment).variables},
+        env=_make_environment(session.environment),
         name="solver",
     )
     try:
@@ -73,6 +75,12 @@ def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at:
             raise stopped
         raise _make_solver_error(result["error"], text, at=at)
     return strip_all_credentials(output.read_text(encoding="utf-8"))
+
+
+def _make_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the solver: certificates, and the modules that this Python imports, in the same order."""
+    kept = {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
+    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **find_certificates(environment).variables}
 
 
 def _make_solver_error(kind: str, text: str, *, at: Location) -> Exception:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,22 +17,21 @@ from urllib.parse import quote, unquote, urlsplit
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from builder.layers.uv import make_uv_environment, make_uv_settings
-from builder.layers.wheels import write_stubs
+from builder.layers.wheels import HASH_FIX, PLATFORMS, check_all_given, describe_mismatch, parse_pins, write_stubs
 from builder.lock.session import (
     Session,
-    find_machine_error,
     find_uv_program,
-    format_output_tail,
-    make_unreachable_error,
+    make_resolver_error,
 )
 from builder.model.finding import Finding, Location, StepError, UnsupportedError
 from builder.model.lock import LockRequest, PipFile
-from builder.model.secrets import ANY_USER, strip_credentials
-from builder.parse.pylock import TORCH_FAMILY, parse_pylock
-from builder.sif.digest import hash_file
-from builder.system.process import ProcessResult
+from builder.model.secrets import strip_credentials
+from builder.parse.lock_files import TORCH_FAMILY, parse_pylock
+from builder.sif.bounded import hash_file
+from builder.sif.errors import LayeringError
 
 
 def parse_local_path(url: str) -> Path | None:
@@ -84,10 +83,9 @@ def choose_wheel(file_names: Iterable[str], *, python: str, arch: str, glibc: st
     return max(found)[2] if found else None
 
 
-# What uv 0.13.8 takes as --python-platform (uv pip compile --help).
-GLIBCS = (17, 28, *range(31, 41))
-UNSOLVABLE = re.compile(r"No solution found|were? not found in the package registry|no versions? of \S+")  # uv 0.13
-NETWORK = re.compile(r"[Ff]ailed to fetch|error sending request|dns error|[Cc]onnection refused|timed out|offline mode")
+# uv 0.13 of a package and its extra.
+CONFLICT = re.compile(r"(?P<name>[a-z0-9][a-z0-9-]*)\[torch\](?:==\S+)? depends? on (?P<torch>torch[<>=!~][^ ]*)")
+REQUIRERS = "requirers.txt"  # what requires each package
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +100,7 @@ class Interpreter:
     def platform(self) -> str:
         """The newest platform of uv's that the glibc supports."""
         minor = int(self.glibc.partition(".")[2].partition(".")[0] or 0)
-        fitting = max((known for known in GLIBCS if known <= minor), default=GLIBCS[0])
+        fitting = max((known for known in PLATFORMS if known <= minor), default=PLATFORMS[0])
         return f"{self.arch}-manylinux_2_{fitting}"
 
 
@@ -124,22 +122,100 @@ def lock_pip(
     folder = session.work / "pip"
     folder.mkdir(exist_ok=True)
     stubs = folder / "stubs"
-    constraints = [*asked.constraints, *write_stubs(stubs, provided)]
+    constraints = [*asked.constraints, *write_stubs(stubs, {**provided, **_list_releases(provided)})]
     _write_lines(folder / "constraints.txt", constraints)
     _write_lines(folder / "excludes.txt", [name for name in asked.protected if name not in provided])
     _write_lines(folder / "requirements.in", [*_select_options(asked.options), *asked.pip])
     (folder / "pyproject.toml").write_text(_project(asked.torch, own=(), index=""), encoding="utf-8")
     if "://" in torch_index and asked.torch:
         options = ["--default-index", torch_index]
-        names = _compile(folder, ["pyproject.toml"], options, target=target, at=at, session=session, own_index=True)
+        try:
+            names = _compile(folder, ["pyproject.toml"], options, target=target, at=at, session=session, own_index=True)
+        except StepError:
+            _refuse_without_torch(folder, asked, target=target, at=at, session=session)
+            raise
         lines = (*asked.torch, *_pin_torch_family(names, asked))
         (folder / "pyproject.toml").write_text(_project(lines, own=lines, index=torch_index), encoding="utf-8")
-    inputs = ["pyproject.toml", "requirements.in"]
-    options = ["--constraints", "constraints.txt", "--excludes", "excludes.txt"]
-    options += _make_prerelease_option(asked.options)
-    packages = _compile(folder, inputs, options, target=target, at=at, session=session)
+    packages = _compile(folder, INPUTS, _make_options(asked), target=target, at=at, session=session)
     kept = [package for package in packages if not _is_stub(package, stubs)]
-    return tuple(sorted((_choose_file(one, target=target, at=at) for one in kept), key=lambda file: file.name))
+    given = {pin.name: pin.hashes for pin in parse_pins("\n".join([*asked.torch, *asked.pip])) if pin.hashes}
+    if given and not asked.torch:  # what the site's torch requires has no line in the recipe
+        _check_all_given(kept, given=given, at=at)
+    files = (_choose_file(one, given=given.get(str(one["name"]), ()), target=target, at=at) for one in kept)
+    return tuple(sorted(files, key=lambda file: file.name))
+
+
+def _refuse_without_torch(
+    folder: Path, asked: LockRequest, *, target: Interpreter, at: Location, session: Session
+) -> None:
+    """Raise UnsupportedError for a package that the other indexes do not have, where torch's does not answer."""
+    (folder / "pyproject.toml").write_text(_project((), own=(), index=""), encoding="utf-8")
+    try:
+        _compile(folder, INPUTS, _make_options(asked), target=target, at=at, session=session)
+    except UnsupportedError as error:  # a conflict may be with another torch than the site's
+        if all(finding.code in ("no-package", "no-wheel") for finding in error.findings):
+            raise
+    except StepError:
+        return
+
+
+def _check_all_given(packages: Iterable[Mapping[str, Any]], *, given: Mapping[str, object], at: Location) -> None:
+    try:
+        check_all_given((str(package["name"]) for package in packages), given=given)
+    except LayeringError as error:
+        raise UnsupportedError(Finding(code="lock-digest", message=str(error), at=at, fix=error.fix)) from None
+
+
+def _list_releases(provided: Mapping[str, str]) -> dict[str, str]:
+    """The torch family of an image by its releases: NGC's 2.8.0a0 is 2.8.0 to whatever requires it."""
+    return {name: Version(provided[name]).base_version for name in TORCH_FAMILY if name in provided}
+
+
+INPUTS = ["pyproject.toml", "requirements.in"]
+
+
+def _make_options(asked: LockRequest) -> list[str]:
+    named = ["--constraints", "constraints.txt", "--excludes", "excludes.txt"]
+    return [*named, *_make_prerelease_option(asked.options)]
+
+
+def find_requirers(
+    asked: LockRequest, *, target: Interpreter, at: Location, session: Session
+) -> dict[str, tuple[str, ...]]:
+    """Return what requires each package of the last `lock_pip`, as uv says; lines of the recipe are left out."""
+    words = ["--format", "requirements.txt", "--annotation-style", "line", "--no-strip-extras"]
+    words += ["--output-file", REQUIRERS]
+    folder = session.work / "pip"
+    _run_uv(folder, INPUTS, [*words, *_make_options(asked)], output=REQUIRERS, target=target, at=at, session=session)
+    found = {}
+    for line in (folder / REQUIRERS).read_text(encoding="utf-8").splitlines():
+        name, _, via = line.partition("# via ")
+        users = [user.split("[")[0].strip() for user in via.split(",")]
+        known = tuple(user for user in users if re.fullmatch(r"[a-z0-9][a-z0-9-]*", user) and user != "recipe")
+        found[str(canonicalize_name(re.split(r"[\[=<>!~ @]", name)[0]))] = known
+    return found
+
+
+def find_torch_conflict(
+    files: Iterable[PipFile], asked: LockRequest, *, target: Interpreter, at: Location, session: Session
+) -> tuple[str, str]:
+    """Return a package of the last `lock_pip` whose extra `torch` requires another torch, and what it requires.
+
+    Such a package installs next to this torch and does not use it: transformers 5 switches torch before 2.4 off.
+    """
+    folder, optional = session.work / "pip", [file for file in files if not file.torch and file.kind == "wheel"]
+    _write_lines(folder / "optional.in", [f"{file.name}[torch]=={file.version}" for file in optional if file.version])
+    inputs, output = ["pyproject.toml", "requirements.in", "optional.in"], "optional.txt"
+    words = ["--format", "requirements.txt", "--output-file", output, *_make_options(asked)]
+    try:
+        _run_uv(folder, inputs, words, output=output, target=target, at=at, session=session)
+    except UnsupportedError as error:
+        text = error.findings[0].message
+        found = CONFLICT.search(text)
+        return (found["name"], found["torch"].strip().rstrip(",")) if found else ("", "")
+    except StepError:  # what extras require was not downloaded before, or cannot be now: no lock needs it
+        return "", ""
+    return "", ""
 
 
 def _pin_torch_family(packages: Iterable[Mapping[str, Any]], asked: LockRequest) -> list[str]:
@@ -192,54 +268,45 @@ def _compile(
 ) -> list[Mapping[str, Any]]:
     """Run uv and return the packages of the pylock that it writes."""
     output = folder / "pylock.toml"
-    output.unlink(missing_ok=True)
-    settings = make_uv_settings(session.environment, cache=session.cache, offline=session.offline)
-    # uv uses the interpreter only to build sdists: ours is sufficient.
-    environment = make_uv_environment(settings, own_index=own_index) | {"UV_PYTHON": sys.executable}
-    argv = [
-        find_uv_program(session.environment),
-        "pip",
-        "compile",
-        "--quiet",
-        "--no-header",
-        "--format",
-        "pylock.toml",
-        "--output-file",
-        output.name,
-    ]
-    argv += ["--python-version", target.python, "--python-platform", target.platform, *options, *inputs]
-    finished = session.run(argv, cwd=folder, env=environment, name="uv")
-    if finished.exit_code or not output.is_file():
-        raise _make_error(finished, at=at)
+    words = ["--format", "pylock.toml", "--output-file", output.name, *options]
+    _run_uv(folder, inputs, words, output=output.name, target=target, at=at, session=session, own_index=own_index)
     return list(parse_pylock(output.read_text(encoding="utf-8"), file=output).get("packages", []))
 
 
-def _make_error(finished: ProcessResult, *, at: Location) -> Exception:
-    text = format_output_tail(finished)
-    conflict = finished.exit_code == 1 and UNSOLVABLE.search(text) is not None
-    stopped = None if conflict else find_machine_error(finished, ANY_USER.sub("//", text), program="uv", at=at)
-    if stopped is not None:
-        return stopped
-    text = re.sub(r"^error: No solution found when resolving dependencies:?\s*(?:[×│╰─▶cause: ]*)", "", text)
-    text = re.sub(r"\s*[×│╰─▶├]+\s*", " ", text)
-    text = ANY_USER.sub("//", text).strip()
-    if NETWORK.search(text):
-        return make_unreachable_error("an index of Python packages", text)
-    if "Hash mismatch" in text:
-        fix = "do not use the file; ask the owner of the index"
-        message = f"a file does not match the hash of its index: {text}"
-        return StepError(Finding(code="lock-hash", message=message, at=at, fix=fix))
-    fix = "loosen a version, or check the indexes that PIP_INDEX_URL, UV_DEFAULT_INDEX and RECIPE_TORCH_INDEX name"
-    what = "cannot be installed together" if conflict else "cannot be resolved"
-    return UnsupportedError(Finding(code="lock-pip", message=f"the Python packages {what}: {text}", at=at, fix=fix))
+def _run_uv(
+    folder: Path,
+    inputs: list[str],
+    words: list[str],
+    *,
+    output: str,
+    target: Interpreter,
+    at: Location,
+    session: Session,
+    own_index: bool = False,
+) -> None:
+    """Have uv write a file of a folder."""
+    (folder / output).unlink(missing_ok=True)
+    settings = make_uv_settings(session.environment, cache=session.cache, offline=session.offline)
+    # uv uses the interpreter only to build sdists: ours is sufficient.
+    environment = make_uv_environment(settings, own_index=own_index) | {"UV_PYTHON": sys.executable}
+    argv = [find_uv_program(session.environment), "pip", "compile", "--quiet", "--no-header"]
+    argv += ["--python-version", target.python, "--python-platform", target.platform, *words, *inputs]
+    finished = session.run(argv, cwd=folder, env=environment, name="uv")
+    if finished.exit_code or not (folder / output).is_file():
+        raise make_resolver_error(finished, at=at, offline=session.offline)
 
 
 def _is_stub(package: Mapping[str, Any], stubs: Path) -> bool:
     return str((package.get("archive") or {}).get("path", "")).startswith(f"{stubs}/")
 
 
-def _choose_file(package: Mapping[str, Any], *, target: Interpreter, at: Location) -> PipFile:
-    """Return the one file of a package: the wheel that fits best, else the sdist, else what the recipe itself names."""
+def _choose_file(
+    package: Mapping[str, Any], *, given: Sequence[str] = (), target: Interpreter, at: Location
+) -> PipFile:
+    """Return the one file of a package: the wheel that fits best, else the sdist, else what the recipe itself names.
+
+    Of the digests that the recipe gives it has one, as pip chooses among files with hashes.
+    """
     name, version = str(package["name"]), str(package.get("version", ""))
     torch = name in TORCH_FAMILY
     if vcs := package.get("vcs"):
@@ -252,8 +319,13 @@ def _choose_file(package: Mapping[str, Any], *, target: Interpreter, at: Locatio
         fix = "build a wheel of it (`pip wheel .`) and name that, or take it out of the lock by container.run"
         raise UnsupportedError(Finding(code="lock-folder", message=message, at=at, fix=fix))
     wheels = {_name_of(item): item for item in package.get("wheels") or []}
+    sources = [item for item in (package.get("sdist"), package.get("archive")) if item]
+    if given:
+        _check_given(name, version, [*wheels.values(), *sources], given=given, at=at)
+        wheels = {file: item for file, item in wheels.items() if _has_given(item, given)}
+        sources = [item for item in sources if _has_given(item, given)]
     best = choose_wheel(wheels, python=target.python, arch=target.arch, glibc=target.glibc)
-    source = wheels[best] if best else package.get("sdist") or package.get("archive")
+    source = wheels[best] if best else next(iter(sources), None)
     if source is None:
         message = (
             f"'{name}' {version} has no file for Python {target.python} on {target.arch} with glibc {target.glibc}"
@@ -267,12 +339,35 @@ def _choose_file(package: Mapping[str, Any], *, target: Interpreter, at: Locatio
     if not sha256:
         message = f"the index has no sha256 for '{name}' {version}"
         raise StepError(Finding(code="lock-no-hash", message=message, at=at, fix="use an index that gives hashes"))
-    direct = "archive" in package
-    kind = "wheel" if unquote(url).partition("#")[0].endswith(".whl") else "sdist"
+    is_wheel = unquote(url).partition("#")[0].endswith(".whl")
     return PipFile(
-        name=name, version=version, kind="wheel" if kind == "wheel" else "sdist",
-        url=url, sha256=sha256, size=size, torch=torch, direct=direct,
+        name=name, version=version, kind="wheel" if is_wheel else "sdist", url=url, sha256=sha256, size=size,
+        torch=torch, direct="archive" in package,
     )  # fmt: skip
+
+
+def _list_digests(source: Mapping[str, Any]) -> list[str]:
+    """The digests of a file, as the index gives them; of a file of this machine its sha256."""
+    found = [f"{algorithm}:{value}" for algorithm, value in (source.get("hashes") or {}).items()]
+    path = parse_local_path(_find_address(source))
+    return found or ([f"sha256:{hash_file(path)}"] if path and path.is_file() else [])
+
+
+def _has_given(source: Mapping[str, Any], given: Sequence[str]) -> bool:
+    return any(value in given for value in _list_digests(source))
+
+
+def _check_given(
+    name: str, version: str, sources: Sequence[Mapping[str, Any]], *, given: Sequence[str], at: Location
+) -> None:
+    """Raise UnsupportedError where no file of a package has a digest that the recipe gives."""
+    found = [value for source in sources for value in _list_digests(source)]
+    if not set(found) & set(given):
+        message = describe_mismatch(f"{name} {version}".strip(), given=given, found=found or ["none"])
+        fix = HASH_FIX.format(name)
+        if not any(value.startswith("sha256:") for value in given):
+            fix = f"write the sha256 of '{name}', which an index gives"
+        raise UnsupportedError(Finding(code="lock-digest", message=message, at=at, fix=fix))
 
 
 def _find_address(source: Mapping[str, Any]) -> str:

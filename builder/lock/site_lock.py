@@ -6,27 +6,21 @@ The files of locks are written atomically, the index last; no link in a recipe's
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
-
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from builder.compile.image_files import find_base_registry
 from builder.layers.conda_solver import CondaPackage, list_virtual_packages
-from builder.layers.reference import DIGEST, parse_reference
-from builder.layers.registry import RegistryError, fetch_manifest_digest
-from builder.layers.registry_login import find_login
-from builder.layers.wheels import is_distribution
+from builder.lock.base_lock import has_known_packages, lock_base, normalize_packages
 from builder.lock.conda import lock_conda
-from builder.lock.pip import Interpreter, lock_pip
-from builder.lock.session import Session
-from builder.model.finding import ConfigError, Finding, Location, ToolError, UnsupportedError
-from builder.model.lock import BaseLock, Lock, PipFile
-from builder.model.site import BaseImage
+from builder.lock.pip import Interpreter, find_requirers, find_torch_conflict, lock_pip
+from builder.lock.session import Session, locate_errors
+from builder.model.finding import ConfigError, Finding, Location, StepError, ToolError, UnsupportedError
+from builder.model.lock import BaseLock, Lock, LockRequest, PipFile
 from builder.model.target import Target
 from builder.parse.lock_files import (
     PIXI,
@@ -37,30 +31,19 @@ from builder.parse.lock_files import (
     read_conda,
     read_index,
     read_lock,
+    write_pylock,
 )
-from builder.parse.pylock import write_pylock
+from builder.resolve.checks.closure import (
+    judge_closure,
+    judge_conda,
+    make_unknown_finding,
+    plan_torch,
+    report_torch_conflict,
+)
 from builder.resolve.conda_names import find_python_name
-from builder.resolve.locked import make_lock_request
-from builder.resolve.requested import FAMILY
-from builder.resolve.resolve import CONDA_BACKENDS
-from builder.sif import tree
-from builder.sif.bounded import parse_json
-from builder.sif.digest import hash_file
+from builder.resolve.locked import make_lock_request, refuse_own_packages
+from builder.sif import removal, tree
 from builder.system.files import name_draft
-from builder.system.process import capture, find_program
-
-
-def normalize_packages(provided: Mapping[str, str]) -> dict[str, str]:
-    """Return names and versions in normal form, without invalid ones."""
-    found = {}
-    for name, version in provided.items():
-        if not is_distribution(name, version):
-            continue
-        try:
-            found[str(canonicalize_name(name))] = str(Version(version))
-        except InvalidVersion:
-            continue
-    return found
 
 
 def select_python_packages(packages: Iterable[CondaPackage]) -> dict[str, str]:
@@ -74,100 +57,7 @@ def select_python_packages(packages: Iterable[CondaPackage]) -> dict[str, str]:
     return normalize_packages(found)
 
 
-SECONDS = 120.0  # for an image that is mounted first
-# One line of JSON: versions and packages of the Python that `python3` is in the image, and the C library's.
-QUESTION = """
-glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null || true)
-python3 -I - "$glibc" <<'END'
-import json, platform, sys
-from importlib import metadata
-found = {str(item.metadata["Name"]): item.version for item in metadata.distributions() if item.metadata["Name"]}
-print("recipe:" + json.dumps({"glibc": sys.argv[1], "python": platform.python_version(), "provides": found}))
-END
-[ "$?" = 0 ] || printf 'recipe:{"glibc": "%s"}\\n' "$glibc"
-"""
-
-
-def lock_base(
-    image: BaseImage, *, own: bool, name: str, packages: bool, runtimes: tuple[str, ...], session: Session
-) -> BaseLock:
-    """Find the digest; ask a local image for facts that its site's file does not have, and for its `packages`.
-
-    `own` is true if the site or the user names its registry, and not the recipe.
-    """
-    glibc, python = image.glibc or "", image.python or ""
-    known = {key: value for key, value in image.provides.items() if value != "unknown"} if packages else {}
-    if "://" in image.reference:
-        digest, why = _read_base_digest(image.reference, own=own, session=session)
-        return BaseLock(
-            reference=name, digest=digest, why=why, python=python, glibc=glibc, provides=normalize_packages(known)
-        )
-    path = Path(image.reference)
-    if not path.is_absolute():
-        return BaseLock(reference=name, why="it is not an image with a name", python=python, glibc=glibc)
-    try:
-        size, digest = path.stat().st_size, f"sha256:{hash_file(path)}"
-    except OSError as error:
-        why = f"it cannot be read on this machine: {(error.strerror or str(error)).lower()}"
-        return BaseLock(reference=name, why=why, python=python, glibc=glibc, provides=normalize_packages(known))
-    answer = {} if glibc and python and not packages else _ask(path, runtimes=runtimes, session=session)
-    return BaseLock(
-        reference=name,
-        digest=digest,
-        size=size,
-        python=_read_text(answer, "python") or python,
-        glibc=_read_text(answer, "glibc").removeprefix("glibc").strip() or glibc,
-        provides=normalize_packages({**known, **_read_packages(answer)}) if packages else {},
-    )
-
-
-def _read_base_digest(reference: str, *, own: bool, session: Session) -> tuple[str, str]:
-    """Return the digest of an image's manifest, or "" and the reason why it is unknown; nothing is downloaded."""
-    scheme, tag = reference.partition("://")[0], parse_reference(reference)[2]
-    if DIGEST.fullmatch(tag):
-        return tag, ""
-    if scheme not in ("docker", "oras"):
-        return "", f"{scheme}:// images have no digest that a registry could give"
-    if session.offline:
-        return "", "the registry was not asked (--offline)"
-    logins = partial(find_login, environment=session.environment, own=own)
-    try:
-        return fetch_manifest_digest(reference, logins=logins, environment=session.environment), ""
-    except RegistryError as error:
-        return "", str(error)
-
-
-def _ask(path: Path, *, runtimes: tuple[str, ...], session: Session) -> Mapping[str, object]:
-    """Run the question in the image; return nothing without an engine or a Python in the image."""
-    runtime = next((found for name in runtimes if (found := find_program(name, env=session.environment))), None)
-    if runtime is None:
-        return {}
-    argv = [str(runtime), "exec", "--cleanenv", "--contain", str(path), "sh", "-c", QUESTION]
-    answer = capture(argv, env=session.environment, timeout=SECONDS)
-    lines = answer.text.splitlines() if answer.exit_code == 0 else []
-    line = next((line for line in lines if line.startswith("recipe:{")), "")
-    try:
-        found = parse_json(line.removeprefix("recipe:"))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _read_text(answer: Mapping[str, object], name: str) -> str:
-    value = answer.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _read_packages(answer: Mapping[str, object]) -> dict[str, str]:
-    found = answer.get("provides")
-    return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
-
-
-def has_known_packages(base: BaseLock) -> bool:
-    """Whether an image's own packages are known, not only its torch."""
-    return bool(set(base.provides) - set(FAMILY))
-
-
+INSTALLERS = ("python", "pip", "setuptools", "wheel", "uv")  # what a file of pip's packages alone takes from conda
 # The C library of the oldest systems that current builds of torch and of conda-forge support.
 USUAL_GLIBC = "2.28"
 
@@ -180,45 +70,105 @@ class SiteLock:
     conda: str
     pip: str
     findings: tuple[Finding, ...] = ()
+    target: Target | None = None  # as it was locked: with a torch that no line names
 
 
-def lock_site(target: Target, *, session: Session) -> SiteLock:
-    """Lock a target; raises UnsupportedError, StepError or ConfigError with the reason."""
-    asked, at = make_lock_request(target), Location(file=target.recipe.file)
-    runtimes = (target.site.runtime.command, "apptainer", "singularity")
-    base = lock_base(
-        target.base,
-        own=find_base_registry(target)[1],
-        name=asked.base,
-        packages=asked.place == "base",
-        runtimes=runtimes,
-        session=session,
-    )
+@locate_errors
+def lock_site(target: Target, *, session: Session, images: bool = True) -> SiteLock:
+    """Lock a target and judge its closure; raises UnsupportedError, StepError or ConfigError with the reason.
+
+    Without `images` no registry is asked, and no engine runs: only the packages are of interest.
+    """
+    asked = make_lock_request(target)
+    if images:
+        refuse_own_packages(target)
+    base = _lock_own_base(target, asked, session=session, images=images)
     glibc = base.glibc or USUAL_GLIBC
     virtual = list_virtual_packages(machine=asked.arch, glibc=glibc, cuda=asked.cuda) if asked.place == "conda" else ()
-    text = ""
-    if asked.conda:
-        text = lock_conda(asked, virtual=virtual, folder=target.recipe.folder, at=at, session=session)
+    told = _list_findings(target, base=base) if images else []
+    text, unknown = _lock_conda_part(target, asked, virtual=virtual, session=session, needed=images)
+    told += unknown
     packages = read_conda(text, file=Path("pixi.lock")) if text else ()
     lock = Lock(
         site=target.site.name, recipe=target.recipe.digest, tool=target.context.tool, asked=asked, base=base,
         virtual=virtual, conda=packages,
     )  # fmt: skip
+    told += judge_conda(target, packages)
+    locked = SiteLock(lock=lock, conda=text, pip="", target=target, findings=tuple(told))
     if not (asked.torch or asked.pip):
-        return SiteLock(lock=lock, conda=text, pip="", findings=tuple(_list_findings(target, base=base)))
-    python = _find_python(lock, at=at)
-    files = lock_pip(
-        asked,
-        target=Interpreter(python=python, arch=asked.arch, glibc=glibc),
+        return locked
+    return _lock_pip_part(locked, target, glibc=glibc, session=session, images=images)
+
+
+def _lock_pip_part(locked: SiteLock, target: Target, *, glibc: str, session: Session, images: bool) -> SiteLock:
+    """Add pip's files to a lock, and judge them; where no line names the torch they bring, lock again with the site's.
+
+    Raises as `lock_site`.
+    """
+    lock, asked, at = locked.lock, locked.lock.asked, Location(file=target.recipe.file)
+    told = list(locked.findings)
+    interpreter = Interpreter(python=_find_python(lock, at=at), arch=asked.arch, glibc=glibc)
+    resolve_pip = partial(
+        lock_pip,
+        target=interpreter,
         torch_index=target.environment.torch.index if target.environment.torch else "",
-        provided=select_python_packages(packages) if asked.place == "conda" else base.provides,
+        provided=select_python_packages(lock.conda) if asked.place == "conda" else lock.base.provides,
         at=at,
         session=session,
     )
+    files = resolve_pip(asked)
+    requirers = cache(partial(find_requirers, asked, target=interpreter, at=at, session=session))
+    planned = plan_torch(
+        target, files, requirers=requirers,
+        resolve_pip=lambda more: resolve_pip(replace(asked, constraints=(*asked.constraints, *more))),
+    )  # fmt: skip
+    if planned is not None:
+        try:
+            return lock_site(planned, session=session, images=images)
+        except StepError as error:
+            if images:
+                raise
+            told.append(make_unknown_finding("packages with the torch of this site", error.findings[0]))
+            target = planned
     _refuse_commits(target, files=files, at=at)
-    complete = Lock(**{**vars(lock), "pip": files})
-    pip = write_pylock(files, python=".".join(python.split(".")[:2]))
-    return SiteLock(lock=complete, conda=text, pip=pip, findings=tuple(_list_findings(target, base=base)))
+    told += judge_closure(target, files, requirers=requirers)
+    if target.environment.torch is not None:
+        conflict = find_torch_conflict(files, asked, target=interpreter, at=at, session=session)
+        told += report_torch_conflict(target, *conflict)
+    pip = write_pylock(files, python=".".join(interpreter.python.split(".")[:2]))
+    return replace(locked, lock=replace(lock, pip=files), pip=pip, target=target, findings=tuple(told))
+
+
+def _lock_conda_part(
+    target: Target, asked: LockRequest, *, virtual: tuple[str, ...], session: Session, needed: bool
+) -> tuple[str, list[Finding]]:
+    """The text of conda's lock; where that fails and is not `needed`, a finding, and pip's packages are looked up."""
+    at = Location(file=target.recipe.file)
+    if not asked.conda or not (needed or _names_packages(asked.conda) or not asked.python):
+        return "", []
+    try:
+        return lock_conda(asked, virtual=virtual, folder=target.recipe.folder, at=at, session=session), []
+    except StepError as error:
+        if needed or not asked.python:
+            raise
+        return "", [make_unknown_finding("conda's packages", error.findings[0])]
+
+
+def _names_packages(conda: Iterable[str]) -> bool:
+    """Whether conda is to install more than Python and what installs the packages of pip."""
+    return any(re.split(r"[ =<>!~\[]", text.rpartition("::")[2])[0] not in INSTALLERS for text in conda)
+
+
+def _lock_own_base(target: Target, asked: LockRequest, *, session: Session, images: bool) -> BaseLock:
+    runtimes = (target.site.runtime.command, "apptainer", "singularity")
+    return lock_base(
+        target.base,
+        own=find_base_registry(target)[1],
+        name=asked.base,
+        packages=asked.place == "base",
+        runtimes=runtimes if images else (),
+        session=session if images else replace(session, offline=True),
+    )
 
 
 def _find_python(lock: Lock, *, at: Location) -> str:
@@ -232,9 +182,9 @@ def _find_python(lock: Lock, *, at: Location) -> str:
 
 
 def _refuse_commits(target: Target, *, files: tuple[PipFile, ...], at: Location) -> None:
-    """cotainr and tykky call pip once, which accepts no commits among hashes."""
+    """A backend that calls pip once cannot: pip accepts no commits among hashes."""
     commits = [file.name for file in files if file.kind == "vcs"]
-    if commits and target.backend in CONDA_BACKENDS:
+    if commits and target.traits.one_call:
         message = (
             f"'{commits[0]}' comes from version control: {target.backend} cannot install it among files with hashes"
         )
@@ -254,16 +204,11 @@ def _list_findings(target: Target, *, base: BaseLock) -> list[Finding]:
         fix = "give the image as a file (--base image.sif) on a machine with Apptainer, so that it can be inspected"
         found.append(Finding(code="lock-glibc", message=message, fix=fix, level="warning"))
     if target.environment.place == "base" and not has_known_packages(base):
-        message = (
-            f"{site}: of the packages in '{reference}' only {_format_names(base)} is known: the others may be replaced"
-        )
+        names = ", ".join(sorted(base.provides)) or "none"
+        message = f"{site}: of the packages in '{reference}' only {names} is known: the others may be replaced"
         fix = "name the image as a file, in a site of your own, on a machine with Apptainer: it can be inspected then"
         found.append(Finding(code="lock-provided", message=message, fix=fix, level="warning"))
     return found
-
-
-def _format_names(base: BaseLock) -> str:
-    return ", ".join(sorted(base.provides)) or "none"
 
 
 def write_locks(index: Path, locked: Iterable[SiteLock], *, tool: str) -> None:
@@ -279,14 +224,14 @@ def write_locks(index: Path, locked: Iterable[SiteLock], *, tool: str) -> None:
             folder = _name_site_folder(index, site)
             for name, text in ((PIXI, item.conda), (PYLOCK, item.pip)):
                 _replace_file(top, folder / name, text)
-            tree.remove_empty(top, str(folder))
+            removal.remove_empty(top, str(folder))
         _replace_file(top, Path(index.name), format_index(locks, files=files, tool=tool))
     except OSError as error:
         for site in new:  # of a lock that could not be written no empty folder stays
             folder = _name_site_folder(index, site)
             with suppress(OSError):
-                tree.remove_empty(top, str(folder))
-                tree.remove_empty(top, str(folder.parent))
+                removal.remove_empty(top, str(folder))
+                removal.remove_empty(top, str(folder.parent))
         at = Location(file=str(index.parent / (error.filename or index.name)))
         message = f"the lock cannot be written: {(error.strerror or str(error)).lower()}"
         odd = isinstance(error, tree.TreeError)
@@ -309,7 +254,7 @@ def _read_others(index: Path, *, without: set[str]) -> tuple[dict[str, Lock], di
             if lock is not None:
                 locks[site], files[site] = lock, (entry.conda, entry.pip)
                 continue
-        tree.remove(_name_site_folder(index, site), below=index.parent.resolve())
+        removal.remove(_name_site_folder(index, site), below=index.parent.resolve())
     return locks, files
 
 
@@ -325,11 +270,11 @@ def _compute_digest(text: str) -> str:
 def _replace_file(top: Path, path: Path, text: str) -> None:
     """Replace a file below a folder atomically; without text it is removed."""
     if not text:
-        tree.remove(path, below=top)
+        removal.remove(path, below=top)
         return
     draft = name_draft(path)
     try:
         tree.write(top, str(draft), text.encode())
         tree.move(top, str(draft), top, str(path))
     finally:
-        tree.remove(draft, below=top)
+        removal.remove(draft, below=top)

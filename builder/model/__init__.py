@@ -1,0 +1,1 @@
+"""Recipe, site, target, plan and report: what the other floors pass on."""

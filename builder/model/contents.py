@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from builder.model.lock import Lock
+from builder.model.target import PREFIX
 
 PackageKind = Literal["conda", "pip", "deb", "rpm"]
 ImageKind = Literal["sif", "squashfs", "folder", "docker-archive"]
@@ -79,32 +80,45 @@ class Contents:
     unknown: tuple[str, ...] = ()
 
 
-PREFIX = "/opt/env"  # the environment in images that recipe builds
-
-
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """The change of one package between two lists; a version includes conda's build if either side has one."""
+    """The change of one package between two lists; a version includes conda's build if either side has one.
+
+    It is `unknown` where one list lacks the package and is of an image that could not be read as a whole.
+    """
 
     kind: PackageKind
     name: str
     before: tuple[str, ...]
     after: tuple[str, ...]
+    unknown: bool = False
 
     @property
-    def what(self) -> Literal["added", "removed", "changed"]:
+    def what(self) -> Literal["added", "removed", "changed", "unknown"]:
+        if self.unknown:
+            return "unknown"
         return "added" if not self.before else "removed" if not self.after else "changed"
 
 
-def compare_packages(before: Iterable[InstalledPackage], after: Iterable[InstalledPackage]) -> tuple[Change, ...]:
-    """Compare two lists of packages by kind and name; all versions of a package count."""
+def compare_packages(
+    before: Iterable[InstalledPackage],
+    after: Iterable[InstalledPackage],
+    *,
+    partial: tuple[bool, bool] = (False, False),
+) -> tuple[Change, ...]:
+    """Compare two lists of packages by kind and name; all versions of a package count.
+
+    `partial` says which of the lists are of images that could not be read as a whole: what they lack is unknown.
+    """
     one, two = _versions(before), _versions(after)
     changes = []
     for kind, name in sorted(one.keys() | two.keys()):
         left, right = one.get((kind, name), frozenset()), two.get((kind, name), frozenset())
-        unknown = left and right and "" in left | right  # a lock has no version for a commit
-        if left != right and not unknown:
-            changes.append(Change(kind=kind, name=name, before=tuple(sorted(left)), after=tuple(sorted(right))))
+        if left == right or (left and right and "" in left | right):  # a lock has no version for a commit
+            continue
+        unknown = (not left and partial[0]) or (not right and partial[1])
+        versions = tuple(sorted(left)), tuple(sorted(right))
+        changes.append(Change(kind=kind, name=name, before=versions[0], after=versions[1], unknown=unknown))
     return tuple(changes)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal
 
 Level = Literal["error", "warning", "note"]
@@ -133,9 +132,19 @@ def suggest_name(word: str, *, known: Iterable[str], noun: str = "known keys") -
 
 def find_nearest(word: str, *, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return the known name closest to `word`, ignoring case; "" if none is close."""
+    from difflib import get_close_matches  # for messages alone
+
     names = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
     return names[close[0]] if close else ""
+
+
+def find_near_name(name: str, *, known: Sequence[str]) -> str:
+    """Return the known file name nearest to `name`; one that has one more suffix first (demo.lock.yml of demo.lock)."""
+    longer = [other for other in known if name and other.rpartition(".")[0].lower() == name.lower()]
+    text = (".yml", ".yaml", ".txt")  # of environment files and locks, before what is made of them
+    first = min(longer, default="", key=lambda other: (not other.endswith(text), other))
+    return first or find_nearest(name, known=known, cutoff=0.75)
 
 
 def find_typo(word: str, *, known: Iterable[str]) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
 
 from builder.layers.conda_solver import CondaPackage
+from builder.model.site import SUBDIRS
 from builder.model.text import sanitize
+from builder.sif.bounded import hash_text
 
-SUBDIRS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 FileKind = Literal["wheel", "sdist", "vcs"]
 
 
@@ -32,6 +32,7 @@ class LockRequest:
     options: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
+    brought: tuple[str, ...] = ()  # requirements that no line of the recipe has
 
 
 LABELS = {
@@ -48,6 +49,7 @@ LABELS = {
     "options": "the options of pip",
     "constraints": "the constraints",
     "protected": "the packages that the base image keeps",
+    "brought": "the torch that no line names",
 }
 EMPTY = {"python": "any", "cuda": "none"}  # what an empty value of them means
 
@@ -111,7 +113,9 @@ class Lock:
         """The sha256 of the locked content, without the tool and the digest of the recipe."""
         content = {name: value for name, value in asdict(self).items() if name not in ("recipe", "tool")}
         content["base"].pop("why")
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        if not self.asked.brought:  # the digest of a lock without it has never had it
+            content["asked"].pop("brought")
+        return hash_text(json.dumps(content, sort_keys=True))
 
     @property
     def platform(self) -> str:
@@ -122,13 +126,26 @@ class Lock:
     def python(self) -> str:
         """The Python of the environment: conda's, else the base image's, else the requested one."""
         own = next((package.version for package in self.conda if package.name == "python"), "")
-        return own or self.base.python or self.asked.python
+        asked = self.asked.python if self.asked.place == "conda" else ""  # where conda's packages were not solved
+        return own or asked or self.base.python or self.asked.python
+
+    def list_requirements(self, *, torch: bool) -> tuple[str, ...]:
+        """List the lines of a requirements file for the torch family or for all others, each with its hash."""
+        return tuple(file.requirement for file in self.pip if file.torch == torch and file.kind != "vcs")
+
+    def list_commits(self) -> tuple[str, ...]:
+        """List the requirements from version control; a commit fixes the content, and no installer takes its hash."""
+        return tuple(file.requirement for file in self.pip if file.kind == "vcs")
 
 
 def describe_changes(lock: Lock, asked: LockRequest) -> Iterator[str]:
     """Describe what has changed since the lock was made, one phrase per field."""
     for item in fields(LockRequest):
         before, now = getattr(lock.asked, item.name), getattr(asked, item.name)
+        if before == now:
+            continue
+        if item.name == "glibc":
+            before = before or lock.base.glibc  # read from the image while it was locked
         if before == now:
             continue
         if isinstance(before, tuple):
@@ -148,13 +165,3 @@ def _join_words(words: list[str]) -> str:
     return ", ".join(f"'{sanitize(word)}'" for word in words[:4]) + (
         f" and {len(words) - 4} more" if len(words) > 4 else ""
     )
-
-
-def list_requirements(lock: Lock, *, torch: bool) -> tuple[str, ...]:
-    """List the lines of a requirements file for the torch family or for all other packages, each with its hash."""
-    return tuple(file.requirement for file in lock.pip if file.torch == torch and file.kind != "vcs")
-
-
-def list_commits(lock: Lock) -> tuple[str, ...]:
-    """List the requirements from version control; a commit fixes the content, and installers accept no hash for it."""
-    return tuple(file.requirement for file in lock.pip if file.kind == "vcs")

@@ -73,7 +73,7 @@ def signal_option(seconds: int) -> str:
     return f"B:TERM@{seconds}"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ShellExpr:
     """A word in which the shell expands ${NAME} at run time, and nothing else."""
 
@@ -158,7 +158,7 @@ class Plan:
 
 SCHEMA = 1
 LIMIT = 64 * 1024 * 1024  # bytes
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)  # of a step, and so of its log
+STEP_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)  # of a step, and so of its log
 
 
 def to_json(plan: Plan) -> str:
@@ -194,7 +194,7 @@ def _find_faults(plan: Plan) -> Iterator[tuple[str, str]]:
     paths = [("image", plan.image)] if made or not plan.image.startswith("/") else []
     for number, step in enumerate(plan.steps):
         key = f"steps[{number}]"
-        if not _NAME.fullmatch(step.name):
+        if not STEP_NAME.fullmatch(step.name):
             yield f"{key}.name", f"'{sanitize(step.name)}' cannot be the name of a step"
         paths += [(f"{key}.script", step.script), *([(f"{key}.batch", step.batch)] if step.batch else [])]
         paths += [(f"{key}.produces[{at}]", name) for at, name in enumerate(step.produces)]

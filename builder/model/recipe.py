@@ -10,7 +10,8 @@ from builder.model.finding import Finding
 from builder.model.site import Vendor
 
 PythonMode = Literal["auto", "base", "env"]
-Workload = Literal["probe", "mnist", "ddp", "pi", "allreduce", "startup"]
+InputKind = Literal["conda", "pip", "pyproject", "pixi"]
+Workload = Literal["probe", "mnist", "ddp", "pi", "allreduce", "startup", "mpi"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,32 @@ class Container:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InputChoice:
+    """What is taken of a file that holds several environments, and what the file is where its name does not say it.
+
+    `stdin` is what standard input holds, where it is named as a file.
+    """
+
+    kind: InputKind | None = None
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    environment: str = ""
+    project: bool = False  # the project of a pyproject.toml is installed, too
+    stdin: bytes | None = None
+
+    def list_words(self) -> tuple[str, ...]:
+        """List the options of the command line that say the same."""
+        words = [("--extra", name) for name in self.extras] + [("--group", name) for name in self.groups]
+        words += [("--environment", self.environment)] if self.environment else []
+        words += [("--input-kind", self.kind)] if self.kind else []
+        return (*(word for pair in words for word in pair), *(["--install-project"] if self.project else []))
+
+
+WHOLE = InputChoice()
+STDIN = "-"  # the name of standard input, as a file and in messages
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """One environment. `file` is the path as the user gave it, `digest` the sha256 of all files that were read."""
 
@@ -94,7 +121,7 @@ class Recipe:
     file: str
     digest: str
     folder: str  # of the file; relative paths start there
-    kind: Literal["conda", "pip"]
+    kind: Literal["conda", "pip", "project"]  # of the file: an environment.yml, requirements, a TOML file
     channels: tuple[str, ...] = ()
     conda: tuple[CondaSpec, ...] = ()
     pip: tuple[PipRequirement, ...] = ()
@@ -104,6 +131,21 @@ class Recipe:
     container: Container = Container()
     lines: Mapping[str, int] = field(default_factory=dict)  # line of each key path, e.g. "container.base"
     warnings: tuple[Finding, ...] = ()  # findings about the file and its folder, on every site
+    options: tuple[str, ...] = ()  # of the command line, that chose what is taken of the file
+    by_processor: Mapping[str, Recipe] = field(default_factory=dict)  # where the file says other packages for one
+
+    @property
+    def uses_mpi(self) -> bool:
+        """Whether it asks for mpi4py, which needs an MPI that the site's launcher knows."""
+        return "mpi4py" in self.list_names()
+
+    def select_processor(self, arch: str) -> Recipe:
+        """Return what the file asks for on a processor (x86_64, aarch64)."""
+        return self.by_processor.get(arch, self)
+
+    def list_names(self) -> tuple[str, ...]:
+        """List the names of all packages, conda's first."""
+        return (*(spec.name for spec in self.conda), *(line.name for line in self.pip))
 
     def wants(self, vendor: Vendor) -> bool:
         """Whether the recipe is meant for the GPUs of a vendor; without `container.gpu` it is meant for any."""

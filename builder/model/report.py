@@ -9,7 +9,6 @@ from typing import Any, Literal
 from builder.model.finding import Finding
 
 Status = Literal["ok", "failed", "skipped", "interrupted"]
-UNTESTED = "built, not tested"  # the word for an image that was built and in which nothing was checked
 
 
 @dataclass(frozen=True, kw_only=True)

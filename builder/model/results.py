@@ -16,7 +16,7 @@ from builder.smoke.check_probe import format_cores
 
 Verdict = Literal["pass", "FAIL"]
 # Display order: first the properties of the machine, then its performance.
-WORKLOADS = ("imports", "probe", "startup", "mnist", "ddp", "pi", "allreduce")
+WORKLOADS = ("imports", "probe", "startup", "mnist", "ddp", "pi", "allreduce", "mpi")
 SHAPES = ("", "one", "ranks", "gpu", "node", "nodes")
 
 
@@ -274,11 +274,11 @@ def _training(value: Mapping[str, Any], *, ranks: object) -> Training:
     accuracies = found.get("accuracies", value.get("accuracies"))
     return Training(
         steps=to_integer(found.get("steps")),
-        losses=to_numbers(found.get("losses"), limit=2000),
+        losses=to_numbers(found.get("losses")),
         first_loss=to_number(found.get("first_loss")),
         last_loss=to_number(found.get("last_loss")),
         accuracy=to_number(value.get("accuracy")),
-        accuracies=to_numbers(accuracies, limit=2000),
+        accuracies=to_numbers(accuracies),
         images=sum(known) if known else alone,
     )
 

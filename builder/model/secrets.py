@@ -1,4 +1,4 @@
-"""Detect passwords and tokens: in addresses, by the names of variables, by their shapes.
+"""Detect passwords and tokens, by addresses, names and shapes, and mask them in logs, on the screen and in reports.
 
 Every image contains its recipe, so a recipe must not contain secrets. A detected secret is never printed. Shapes:
 https://docs.github.com/en/code-security/secret-scanning/introduction/supported-secret-scanning-patterns
@@ -7,9 +7,9 @@ https://docs.github.com/en/code-security/secret-scanning/introduction/supported-
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
-from urllib.parse import unquote
+from urllib.parse import quote, quote_plus, unquote
 
 MASK = "***"
 # Bounded, because a value of a recipe may have millions of characters.
@@ -39,6 +39,7 @@ PROXY_USER = re.compile(r"(?:\S*?://)?[^/\s]*@")  # a proxy may have no scheme
 
 ANY_USER = re.compile(r"//[^/@\s]+@")  # of every address in a text
 ANY_PATH_TOKEN = re.compile(r"/t/[^/]+/")
+FILE_ADDRESS = re.compile(r"(file://(?:(?!://)[^\s'\"])*)", re.IGNORECASE)  # a path of a machine: /t/ is a folder
 LOGIN = re.compile(r"//[^/@\s:]*:(?!\d{1,5}(?:[/?#]|$)).*@|//[^/@\s]*@", re.DOTALL)
 QUERY = re.compile(
     rf"(?<=[?&;])((?:[\w.-]*[-_.])?{KEY}|[\w.-]*(?:token|signature|secret))=([^&#\s'\"]+)", re.IGNORECASE
@@ -91,7 +92,7 @@ def redact(text: str) -> str:
     if "//" in text:
         head, at, tail = text.rpartition("@")  # cut after the last @: no login follows it
         text = LOGIN.sub(f"//{MASK}@", head + at) + tail
-        text = PATH_TOKEN.sub(f"/t/{MASK}", text)
+        text = _replace_path_tokens(PATH_TOKEN, f"/t/{MASK}", text)
     if "=" in text:
         text = QUERY.sub(rf"\1={MASK}", text)
     text = redact_tokens(text)
@@ -104,14 +105,21 @@ def redact(text: str) -> str:
 def strip_credentials(address: str) -> str:
     """Return the address of a file without user, token and signature; the hash of the file identifies its content."""
     address = re.sub(r"//[^/@\s]+@", "//", address) if "ssh://" not in address else address
-    address = PATH_TOKEN.sub("", address)
+    address = _replace_path_tokens(PATH_TOKEN, "", address)
     return re.split(r"[?#]", address, maxsplit=1)[0] if find_address_secret(address) else address
 
 
 def strip_all_credentials(text: str) -> str:
     """Remove users, passwords and tokens from every address of a text."""
     text = re.sub(r"(\.(?:conda|tar\.bz2))\?[^\s'\"#]+", r"\1", text)
-    return ANY_PATH_TOKEN.sub("/", ANY_USER.sub("//", text))
+    return _replace_path_tokens(ANY_PATH_TOKEN, "/", ANY_USER.sub("//", text))
+
+
+def _replace_path_tokens(pattern: re.Pattern[str], by: str, text: str) -> str:
+    """Replace the tokens in the paths of a text, but not in addresses of files of this machine."""
+    parts = FILE_ADDRESS.split(text)  # the addresses are at the odd places
+    parts[::2] = [pattern.sub(by, part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def has_login(addresses: str) -> bool:
@@ -138,7 +146,9 @@ def find_address_secret(text: str, *, words: bool = False) -> str:
     for at, match in enumerate(starts):
         rest = text[match.end() : starts[at + 1].start() if at + 1 < len(starts) else None]
         rest = re.split(r"[\s'\"`;|<>]", rest, maxsplit=1)[0] if words else rest
-        found = _find_user_secret(rest, scheme=match[1].lower()) or _find_path_secret(rest, strict=not words)
+        found = _find_user_secret(rest, scheme=match[1].lower()) or _find_path_secret(
+            rest, strict=not words, on_server=not match[1].lower().endswith("file")
+        )
         if found:
             return found
     return "a token" if has_token(text) else ""
@@ -166,11 +176,11 @@ def _find_user_secret(rest: str, *, scheme: str) -> str:
     return "" if known else "a token in the place of the user"
 
 
-def _find_path_secret(rest: str, *, strict: bool) -> str:
-    """Check the path, the query and the fragment."""
+def _find_path_secret(rest: str, *, strict: bool, on_server: bool) -> str:
+    """Check the path, the query and the fragment; in a path of this machine /t/ is a folder."""
     body, _, fragment = rest.partition("#")
     path, _, query = body.partition("?")
-    if PATH_TOKEN.search(path):
+    if on_server and PATH_TOKEN.search(path):
         return "a token in its path"
     for pair in re.split(r"[&;]", query.split(" ")[0]):
         name, _, value = pair.partition("=")
@@ -222,3 +232,65 @@ def find_command_secret(text: str) -> str:
     if re.search(r"--trusted-host[= ]\S*@", text):
         return "a login"
     return find_address_secret(text, words=True)
+
+
+_SECRET_PART = re.compile(r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|KEY|AUTH_CONFIG", re.IGNORECASE)
+# Names like those of secrets that are none: an identifier, or the place of the secret.
+_HARMLESS_NAME = re.compile(r"(_ID|_FILE|_PATH|_DIR|_SOCK|_TYPE|_BACKEND|_PROVIDER)$", re.IGNORECASE)
+_PROXY_NAME = re.compile(r"_proxy$", re.IGNORECASE)
+# Before the host, which begins behind the last @ where a password holds one; a port is no password.
+_USER = r"[^\s/@:]*:(?!\d{1,5}(?:[/?#]|$))"
+_URL_USER = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*://({_USER}.*|[^\s/@]+)@")
+_URL_PASSWORD = re.compile(rf"(?<=://){_USER}[^\s'\"<>]*(?=@(?!sha256:))")
+_URL_TOKEN = re.compile(r"((?<!file)://[^\s'\"]*?/t/)([^/?#\s'\"]+)")
+_LOGIN = re.compile(r"((?:Basic|Bearer)\s+)[A-Za-z0-9._~+/=-]{8,}")
+
+_SHORTEST = 4  # a shorter value would blank out ordinary words
+_SHORTEST_USER = 8  # `git` in ssh://git@host is no secret; a token in its place is long
+
+
+class Mask:
+    """Replace the secrets of an environment, passwords and tokens in any URL, and known shapes of tokens by ***."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        values = sorted(set(_list_secrets(environment)), key=lambda value: (-len(value), value))
+        self._known = re.compile("|".join(map(re.escape, values))) if values else None
+
+    def __call__(self, text: str) -> str:
+        if self._known is not None:
+            text = self._known.sub(MASK, text)
+        if "://" in text:
+            text = _URL_TOKEN.sub(rf"\1{MASK}", _URL_PASSWORD.sub(MASK, text) if "@" in text else text)
+        if "?" in text or "&" in text:
+            text = QUERY.sub(rf"\1={MASK}", text)
+        return redact_tokens(_LOGIN.sub(rf"\1{MASK}", text) if "uthorization" in text else text)
+
+
+def _list_secrets(environment: Mapping[str, str]) -> Iterator[str]:
+    for name, value in environment.items():
+        if _SECRET_PART.search(name) and not _HARMLESS_NAME.search(name):
+            # A key may have several lines, and output comes line by line.
+            for part in value.splitlines():
+                yield from _list_forms(part.strip(), shortest=_SHORTEST)
+        if _PROXY_NAME.search(name) and "://" not in value:
+            value = f"http://{value}"  # what reads it adds that too
+        for word in [value] if value.count("://") == 1 else value.split():
+            for found in _URL_USER.finditer(word):
+                yield from _list_url_secrets(found.group(1))
+            for found in (*_URL_TOKEN.finditer(word), *QUERY.finditer(word)):
+                yield from _list_forms(found[2], shortest=_SHORTEST)
+
+
+def _list_url_secrets(user: str) -> Iterator[str]:
+    name, colon, password = user.partition(":")
+    if colon:
+        yield from (*_list_forms(user, shortest=_SHORTEST), *_list_forms(password, shortest=_SHORTEST))
+    else:
+        yield from _list_forms(name, shortest=_SHORTEST_USER)
+
+
+def _list_forms(secret: str, *, shortest: int) -> Iterator[str]:
+    """Return a secret as it is, and as it is quoted in an address."""
+    plain = unquote(secret)
+    forms = {secret, plain, quote(plain, safe=""), quote(plain), quote_plus(plain)}
+    yield from (form for form in forms if len(form) >= shortest)

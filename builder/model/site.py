@@ -16,6 +16,9 @@ Launcher = Literal["srun", "srun-torchrun", "mpiexec", "plain"]
 LAUNCHER_NAMES: Mapping[str, Launcher] = {"srun": "srun", "torchrun": "srun-torchrun"}  # those a user may choose
 GpuVisibility = Literal["node", "rank"]
 Purpose = Literal["gpu", "node", "nodes", "build", "convert"]
+THIS_MACHINE = "local"  # the site of any machine, with the GPU that it has
+GPU_FLAGS: Mapping[str, str] = {"nvidia": "--nv", "amd": "--rocm"}  # of Apptainer and SingularityCE
+SUBDIRS: Mapping[str, str] = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}  # conda's names of processors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +31,10 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One compute node; memory in GiB; `usable_cores` are the cores that a job may bind to."""
+    """One compute node; memory in GiB; `usable_cores` are the cores that a job may bind to.
+
+    `level` is the x86-64 level of the processor (x86-64 psABI).
+    """
 
     arch: Literal["x86_64", "aarch64"]
     cores: int | None
@@ -36,6 +42,7 @@ class Node:
     memory_gib: int | None
     source: tuple[str, ...]
     os: str | None = None
+    level: Literal["v2", "v3", "v4"] | None = None
     note: str = ""
 
 
@@ -53,9 +60,13 @@ class Gpu:
     driver_checked: str | None
     source: tuple[str, ...]
     rocm: tuple[str, ...] = ()  # user spaces (X.Y) that the kernel driver serves
+    rocm_disputed: tuple[str, ...] = ()  # those that one source says it serves, and another not
+    other_driver: str | None = None  # what another source read; a build should run on both
+    other_driver_checked: str | None = None
     rocm_safe: str | None = None  # the highest of them without known trouble
     unsure: tuple[str, ...] = ()  # which of the above are second-hand or inferred
     cuda_native: str | None = None  # highest toolkit that the driver serves without minor-version compatibility
+    cuda_compat: Literal["yes", "no", "unknown"] = "unknown"  # does an image's cuda-compat replace the host's libcuda
     note: str = ""
 
 
@@ -136,6 +147,8 @@ class BaseImage:
     rocm: str | None = None
     cuda: str | None = None
     glibc: str | None = None
+    network_plugin: Literal["yes", "no", "unknown"] = "unknown"  # NCCL's or RCCL's, for the site's network
+    mpi: str | None = None  # the MPI that it has with its `mpicc`, e.g. mpich-4.3; `none`: it has none
     unsure: tuple[str, ...] = ()  # which of the above are second-hand or inferred
     family: Literal["", "ngc-pytorch", "intel-ipex"] = ""  # a family has one row per tag in the GPU tables
     note: str = ""
@@ -153,11 +166,19 @@ class BuildSettings:
     tmpdir_is: Literal["memory", "disk", "unknown"] = "unknown"  # the storage of `tmpdir`
     where: Literal["site", "workstation"] = "site"  # workstation: the site cannot reach registries
     login_heavy: Literal["yes", "no", "unknown"] = "unknown"  # are heavy builds welcome on login nodes
+    user_namespaces: Literal["yes", "no", "unknown"] = "unknown"  # may a user make them
+    fakeroot: Literal["yes", "no", "unknown"] = "unknown"  # does `--fakeroot` of the runtime work for a user
+    proot: Literal["yes", "no", "unknown"] = "unknown"  # does a definition file build in PRoot
     version: str | None = None  # of the first backend's program, if the site installs one
     backend_modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # after `modules`, by BackendName
     backend_versions: Mapping[str, str] = field(default_factory=dict)  # of the other backends' programs
     wrapper_path: str = ""  # tykky: the path of the environment inside its wrappers
     note: str = ""
+
+    @property
+    def needs_proot(self) -> bool:
+        """Whether definition files are built in PRoot: nothing else gives a user the rights of %post."""
+        return self.proot == "yes" and self.fakeroot == "no" and self.user_namespaces == "no"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,10 +198,13 @@ class Launch:
     one_node_environment: Mapping[str, str] = field(default_factory=dict)
     multi_node_environment: Mapping[str, str] = field(default_factory=dict)
     rank_environment: Mapping[str, str] = field(default_factory=dict)
+    plugin_modules: tuple[str, ...] = ()  # of jobs of several nodes; they set NCCL_NET_PLUGIN, whose folder is bound
     unset: tuple[str, ...] = ()
     node_local_dirs: tuple[str, ...] = ()  # made by each rank; removed after the job if its number is in their name
     master_addr: Literal["first-host", "hostname-ip"] = "first-host"
+    master_suffix: str = ""  # of the first host's name: what makes it that of the fast network, e.g. `i`
     master_port: str = "free"  # chosen when the job starts; `50000+job`: plus the job's number modulo 10000
+    mpi: Literal["host", "image", "unknown"] = "unknown"  # whose MPI library the ranks of an image load
     torchrun_refused: str = ""  # why torchrun must not be used; empty if it may
     device_hierarchy: Literal["", "FLAT", "COMPOSITE"] = ""  # Intel: whether ranks take stacks or cards by default
     cache_not_under: tuple[str, ...] = ()  # shared file systems that must not hold kernel caches
@@ -209,6 +233,11 @@ class Site:
     hostnames: tuple[str, ...] = ()  # shell patterns of its nodes
     storage: str = ""
     unknown: tuple[str, ...] = ()  # facts that could not be found
+
+    @property
+    def brings_mpi(self) -> bool:
+        """Whether its jobs bind the MPI of its mpiexec and name the library, which mpi4py's wheel then loads."""
+        return self.launch.mpi == "host" and self.launch.launcher == "mpiexec"
 
     @property
     def vendor(self) -> Vendor:

@@ -1,4 +1,4 @@
-"""Validate foreign text.
+"""Validate foreign text; write numbers with their units.
 
 Patterns keep names, versions and addresses from becoming commands. Values of foreign JSON are converted tolerantly: a
 value of another type becomes None or empty. Paths are checked to stay inside their folder. `to_dataclass` reads JSON
@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from builder.model.finding import ConfigError, Edit, Finding, Location
 from builder.model.secrets import find_address_secret, find_host, redact
 
+SLURM_ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PATH = re.compile(r"(?!-)[A-Za-z0-9._/+@,=~-]+")  # and not an option
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#@+,=%&\[\]-]+")
@@ -29,6 +30,13 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#@+,=%&\[\]-]+")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # Characters that control a terminal or change the direction of a line.
 TERMINAL_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Byte order marks, the longer ones first: that of UTF-32 begins as that of UTF-16.
+MARKS = {
+    b"\xff\xfe\x00\x00": "utf-32-le", b"\x00\x00\xfe\xff": "utf-32-be",
+    b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be",
+}  # fmt: skip
+
+UNTESTED = "built, not tested"  # the word for an image that was built and in which nothing was checked
 
 
 def make_config_error(code: str, message: str, *, at: Location, fix: str, edit: Edit | None = None) -> ConfigError:
@@ -93,25 +101,27 @@ def refuse_secrets(text: str, *, at: Location) -> None:
 def check_url(url: str, *, at: Location, schemes: tuple[str, ...]) -> None:
     """Raise ConfigError when an address has characters of a shell, a scheme we do not take, or credentials in it."""
     refuse_secrets(url, at=at)
+    # Without a scheme no login is recognised: it may be anywhere.
+    shown = "***" if "@" in url and "://" not in url else sanitize(url)
     if "$" in url:
-        message = f"the address '{sanitize(url)}' contains a variable, and variables in a recipe are not expanded"
+        message = f"the address '{shown}' contains a variable, and variables in a recipe are not expanded"
         fix = "write the address out; give secrets by PIP_INDEX_URL or UV_DEFAULT_INDEX when building"
         raise make_config_error("url-variable", message, at=at, fix=fix)
     if not URL.fullmatch(url):
-        message = f"the address '{sanitize(url)}' is not a URL, or contains characters that a URL cannot have"
+        message = f"the address '{shown}' is not a URL, or contains characters that a URL cannot have"
         raise make_config_error("url-form", message, at=at, fix="check it; write a special character as %XX")
     try:
         parts = urlsplit(url)
     except ValueError:
         fix = "check it"
-        raise make_config_error("url-form", f"the address '{sanitize(url)}' cannot be read", at=at, fix=fix) from None
+        raise make_config_error("url-form", f"the address '{shown}' cannot be read", at=at, fix=fix) from None
     scheme = parts.scheme.lower()
     if scheme not in schemes:
-        message = f"the address '{sanitize(url)}' begins with '{scheme}:'"
+        message = f"the address '{shown}' begins with '{scheme}:'"
         raise make_config_error("url-scheme", message, at=at, fix=f"allowed: {', '.join(schemes)}")
     if not parts.hostname and scheme != "file":
         fix = "write https://HOST/..."
-        raise make_config_error("url-form", f"the address '{sanitize(url)}' names no host", at=at, fix=fix)
+        raise make_config_error("url-form", f"the address '{shown}' names no host", at=at, fix=fix)
 
 
 MAX_NUMBER = 1e15  # larger than any real time, size or rate
@@ -155,9 +165,9 @@ def to_list(value: object, *, limit: int = 10_000) -> list[Any]:
     return value[:limit] if isinstance(value, list) else []
 
 
-def to_numbers(value: object, *, limit: int = 10_000) -> tuple[float, ...]:
-    """Return the finite numbers of a list."""
-    return tuple(found for item in to_list(value, limit=limit) if (found := to_number(item)) is not None)
+def to_numbers(value: object) -> tuple[float, ...]:
+    """Return the finite numbers among the first 2000 items of a list."""
+    return tuple(found for item in to_list(value, limit=2000) if (found := to_number(item)) is not None)
 
 
 def is_plain_path(path: str) -> bool:
@@ -267,3 +277,69 @@ def _describe(value: Any) -> str:
     if isinstance(value, int) and abs(value) >= MAX_INTEGER:
         return "a number of too many digits"
     return sanitize(json.dumps(value), limit=40)
+
+
+def format_number(value: float | None, *, digits: int = 3) -> str:
+    """Write a number with so many significant digits, "-" for none."""
+    if value is None:
+        return "-"
+    if value == 0:
+        return "0"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    if places > 6 or places < -9:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:,.{max(places, 0)}f}"
+
+
+def format_tick(value: float) -> str:
+    """Write the number of a tick without trailing zeros."""
+    if value and (abs(value) >= 1e6 or abs(value) < 1e-4):
+        return f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def format_duration(seconds: float | None) -> str:
+    """Write a time in the unit a reader would choose: 32 ms, 4.1 s, 2 min 05 s, 1 h 10 min."""
+    if seconds is None:
+        return "-"
+    if seconds < 1:
+        return "0 s" if seconds == 0 else f"{format_number(seconds * 1000, digits=2 if seconds < 0.01 else 3)} ms"
+    return format_clock(seconds)
+
+
+def format_clock(seconds: float) -> str:
+    """Write a time that may still grow: 0.3 s, 4.1 s, 2 min 05 s, 1 h 10 min."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def format_bytes(count: float | None) -> str:
+    """Write bytes in powers of ten, as disks are sold: 512 B, 34 MB, 1.25 GB."""
+    if count is None:
+        return "-"
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.2f} GB"
+
+
+def format_ratio(value: float | None) -> str:
+    """Write a quotient of two measurements."""
+    return "-" if value is None else f"{format_number(value)}×"
+
+
+def convert_marked(data: bytes) -> bytes:
+    """Convert text with a byte order mark of UTF-16 or UTF-32 to UTF-8; other data is returned as it is.
+
+    Source: pip's `auto_decode` reads requirements files so.
+    """
+    mark = next((mark for mark in MARKS if data.startswith(mark)), b"")
+    try:
+        return data[len(mark) :].decode(MARKS[mark]).encode() if mark else data
+    except UnicodeError:
+        return data

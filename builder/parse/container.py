@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 from builder.model.recipe import Container
 from builder.model.text import CONTROL, PATH, VARIABLE, exists, sanitize
 from builder.model.variables import find_reserved_in_image
+from builder.parse.copied_files import IGNORE, find_source_fault, is_kernel_path
 from builder.parse.decoder import Decoder
-from builder.parse.own_files import IGNORE, find_source_fault, is_kernel_path
 from builder.parse.shell_text import find_open_part
 from builder.parse.yaml import Listing, Table, Text, Value, describe
 
@@ -82,7 +82,8 @@ def clean_tree(value: Value, *, decoder: Decoder) -> Value:
             continue
         if name.raw == "python" and isinstance(item, Text) and VERSION.fullmatch(item.raw):
             message = f"'python' says where packages go, not which Python ('{sanitize(item.raw)}')"
-            fix = "write the version below dependencies: '- python=3.12'; here: auto, base or env"
+            version = item.raw.removeprefix("python").strip().lstrip("=<>!~ ")
+            fix = f"write the version below dependencies: '- python={version}'; here: auto, base or env"
             decoder.add_fault("container-python", message, line=item.line, key="container.python", fix=fix)
             continue
         if name.raw == "gpu" and _check_vendor(item, decoder=decoder):

@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from typing import Any, Literal, TypeVar, Union
 
 from builder.model.finding import Finding, Location, find_typo, make_edit, suggest_name
@@ -24,7 +25,13 @@ T = TypeVar("T")
 def _read_fields(kind: Any) -> tuple[Mapping[str, Any], Mapping[str, dataclasses.Field[Any]]]:
     """Types and fields of a dataclass; reading the annotations took a third of the time of a site file."""
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
-    return typing.get_type_hints(kind), fields
+    return {name: _read_annotation(str(field.type), module=kind.__module__) for name, field in fields.items()}, fields
+
+
+@cache
+def _read_annotation(text: str, *, module: str) -> Any:
+    """The type that an annotation of a module names; hundreds of fields share a dozen of them."""
+    return eval(text, vars(import_module(module)))
 
 
 def find_key_type(kind: Any, name: str) -> tuple[Any, bool]:
@@ -67,6 +74,8 @@ class Decoder:
 
     def decode(self, value: Value, kind: Any, *, key: str) -> Any:
         """Return the value as `kind`, or None with a fault in `findings`."""
+        if kind is str:  # most values
+            return self._decode_string(value, key=key)
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin in (Union, types.UnionType):
             return self._decode_optional(value, arguments, key=key)
@@ -150,8 +159,6 @@ class Decoder:
         return {name.raw: self.decode(item, kind, key=f"{key}.{sanitize(name.raw)}") for name, item in value.entries}
 
     def _decode_scalar(self, value: Value, kind: Any, *, key: str) -> Any:
-        if kind is str:
-            return self._decode_string(value, key=key)
         if kind is bool:
             return self._decode_boolean(value, key=key)
         assert kind in (int, float), f"no decoding for {kind}"
@@ -172,7 +179,9 @@ class Decoder:
         edit = None
         if isinstance(value, Text) and value.kind != "null":
             edit = (value.raw, f'"{value.raw}"')
-            fix = f'put quotes round it: {key.rpartition(".")[2] or "key"}: "{sanitize(value.raw)}"'
+            name = key.rpartition(".")[2]
+            named = f"{name}: " if name and not name.endswith("]") else ""  # an item of a list has no key
+            fix = f'put quotes round it: {named}"{sanitize(value.raw)}"'
         else:
             fix = "write a text"
         self.add_wrong_type(value, "text", key=key, fix=fix, edit=edit)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Location, find_typo, make_edit, suggest_name
+from builder.model.finding import ConfigError, Finding, Location, find_nearest, find_typo, make_edit, suggest_name
 from builder.model.recipe import CondaSpec, Container, PipRequirement, Recipe
 from builder.model.text import make_config_error, sanitize
 from builder.parse.container import check_variables, read_container, stringify
+from builder.parse.copied_files import check_copied_files, check_own_folders
 from builder.parse.decoder import Decoder
-from builder.parse.matchspec import check_channel, check_python, join_conda, parse_conda_spec
+from builder.parse.matchspec import EXTRAS, check_channel, join_conda, parse_conda_spec
 from builder.parse.other_formats import refuse_other_tables
-from builder.parse.own_files import check_copied_files
+from builder.parse.python_versions import check_python
 from builder.parse.requirement import check_hashes, join_requirements
 from builder.parse.requirements_txt import RequirementsReader
-from builder.parse.secret_findings import check_addresses, check_secrets
+from builder.parse.written_secrets import check_addresses, check_secrets
 from builder.parse.yaml import Listing, Table, Text, Value, describe, parse_yaml, read_text
+from builder.sif.bounded import hash_text
 
+SECTION = ("gpu", "base", "system", "files", "env", "run", "labels", "smoke", "python")  # keys of `container`
 KEYS = ("category", "channels", "container", "dependencies", "name", "platforms", "prefix", "variables")
+OF_OTHER_TOOLS = ("platform",)  # conda-lock and others have it; not a misspelled `platforms`
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 NAME_LIMIT = 100
 NO_PACKAGE = "write packages below 'dependencies:', e.g. '- python=3.12'"
@@ -29,7 +32,7 @@ NO_PACKAGE = "write packages below 'dependencies:', e.g. '- python=3.12'"
 
 def hash_texts(texts: list[str]) -> str:
     """Hash the texts, joined by NUL, which none of them contains."""
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    return hash_text("\0".join(texts))
 
 
 def name_from(stem: str) -> str:
@@ -56,10 +59,22 @@ class EnvironmentReader:
         self.text = text
         self.decoder = Decoder(file=file)
         self.reader = RequirementsReader(file=file, folder=path.parent)
+        self.warnings: list[Finding] = []
 
     def read_recipe(self) -> Recipe:
         """Read the file; raises ConfigError with all its faults."""
         text = read_text(self.path, what="recipe", name=self.file) if self.text is None else self.text
+        if self.path.suffix.lower() != ".json" and not text.lstrip().startswith("{"):
+            return self._read_text(text)
+        from builder.parse.fix_words import translate_fix  # few recipes are JSON
+        from builder.parse.json_text import to_plain_yaml
+
+        try:
+            return self._read_text(to_plain_yaml(text, file=self.file, strict=self.path.suffix.lower() == ".json"))
+        except ConfigError as error:
+            raise ConfigError(*(translate_fix(finding, form="json") for finding in error.findings)) from None
+
+    def _read_text(self, text: str) -> Recipe:
         tree = self._parse_tree(text)
         self._check_keys(tree)
         check_secrets(tree, decoder=self.decoder)
@@ -87,9 +102,11 @@ class EnvironmentReader:
             variables=variables,
             prefix=prefix.raw if isinstance(prefix, Text) else "",
             container=container,
-            lines=dict(_list_lines(tree, "")),
+            lines=dict(list_lines(tree, "")),
             warnings=(
+                *self.warnings,
                 *check_addresses(pip, self.reader.make_options(), file=self.file),
+                *check_own_folders(pip, folder=self.path.parent, file=self.file),
                 *check_copied_files(container.files, folder=self.path.parent, file=self.file),
             ),
         )
@@ -118,13 +135,20 @@ class EnvironmentReader:
             if name.raw == "pip":
                 edit = None
                 fix = "write it as an item below dependencies: '- pip:', and the list below that"
-            elif name.raw in ("gpu", "base", "system", "files", "env", "run", "labels", "smoke", "python"):
+            elif name.raw in SECTION:
                 message, fix = f"unknown key '{name.raw}'", f"write it below 'container:'; {fix}"
                 at = Location(file=self.file, line=name.line, key=name.raw)
                 exact = None if name.raw == "python" else make_edit(at, name.raw, below="container")
                 self._add_fault(make_config_error("unknown-key", message, at=at, fix=fix, edit=exact))
                 continue
             key = sanitize(name.raw)
+            strange = name.raw != "pip" and not find_nearest(name.raw, known=(*KEYS, *SECTION))
+            if name.raw in OF_OTHER_TOOLS or (NAME.fullmatch(name.raw) and strange):
+                at = Location(file=self.file, line=name.line, key=key)
+                message, fix = f"unknown key '{key}': it is ignored, as by conda", "remove it, or check its name"
+                fault = make_config_error("unknown-key", message, at=at, fix=f"{fix}: {suggest_name('', known=KEYS)}")
+                self.warnings += [replace(finding, level="warning") for finding in fault.findings]
+                continue
             self.decoder.add_fault("unknown-key", f"unknown key '{key}'", line=name.line, key=key, fix=fix, edit=edit)
 
     def _name(self, value: Value | None) -> str:
@@ -208,6 +232,13 @@ class EnvironmentReader:
             raise make_config_error("wrong-type", message, at=at, fix=f"name the package too, e.g. '{example}'")
         spec = parse_conda_spec(item.raw, at=at)
         check_python(spec, at=at)
+        if extras := EXTRAS.search(item.raw.strip()):
+            message = (
+                f"'{sanitize(extras[0])}' in '{sanitize(item.raw.strip())}' is ignored, as by conda: extras are pip's"
+            )
+            fix = "remove it, or move the line below '- pip:'"
+            told = make_config_error("conda-bracket", message, at=at, fix=fix).findings
+            self.warnings += [replace(finding, level="warning") for finding in told]
         return spec
 
     def _read_pip(self, item: Table, *, at: Location, first: int, last: bool) -> int:
@@ -271,7 +302,7 @@ def _add_indent_fix(error: ConfigError) -> ConfigError:
     return ConfigError(*(replace(finding, fix=fix, edit=None) for finding in error.findings))
 
 
-def _list_lines(value: Value, path: str) -> Iterator[tuple[str, int]]:
+def list_lines(value: Value, path: str) -> Iterator[tuple[str, int]]:
     """Return the line of every key path; the items of pip's list are `dependencies.pip[N]`, wherever the list is."""
     if isinstance(value, Table):
         for name, item in value.entries:
@@ -279,8 +310,8 @@ def _list_lines(value: Value, path: str) -> Iterator[tuple[str, int]]:
                 "dependencies.pip" if re.fullmatch(r"dependencies\[\d+\]", path) else f"{path}.{name.raw}".lstrip(".")
             )
             yield below, name.line
-            yield from _list_lines(item, below)
+            yield from list_lines(item, below)
     elif isinstance(value, Listing):
         for index, item in enumerate(value.items):
             yield f"{path}[{index}]", item.line
-            yield from _list_lines(item, f"{path}[{index}]")
+            yield from list_lines(item, f"{path}[{index}]")

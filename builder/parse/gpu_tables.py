@@ -1,7 +1,8 @@
 """Tables of GPU facts: drivers, images, packages and torch releases.
 
 In each row `source` names entries of the table's `sources`, which have their dates, and `unsure` the fields that were
-seen second-hand or inferred. Versions are text, as the publishers write them.
+seen second-hand or inferred. Versions are text, as the publishers write them. Rows are not compared: without a method
+for it a class is made in half the time.
 """
 
 from __future__ import annotations
@@ -25,12 +26,10 @@ T = TypeVar("T")
 def load(name: str, kind: type[T]) -> T:
     """Read one table; raises ConfigError with every fault of the file."""
     file = str(TABLES / name)
-    tree = parse_yaml(read_text(TABLES / name, what="table of GPU facts"), file=file)
+    tree = parse_yaml(read_text(TABLES / name, what="table of GPU facts"), file=file, bundled=True)
     if tree is None:
-        fault = Finding(
-            code="table-empty", message=f"the table '{name}' is empty", at=Location(file=file), fix="reinstall"
-        )
-        raise ConfigError(fault)
+        at = Location(file=file)
+        raise ConfigError(Finding(code="table-empty", message=f"the table '{name}' is empty", at=at, fix="reinstall"))
     decoder = Decoder(file=file)
     table = decoder.decode_table(tree, kind, key="")
     if table is None or decoder.findings:
@@ -38,91 +37,7 @@ def load(name: str, kind: type[T]) -> T:
     return table
 
 
-@dataclass(frozen=True, kw_only=True)
-class CudaMajor:
-    """Minor-version compatibility: any toolkit of a major runs on any driver of at least `min_driver`."""
-
-    source: tuple[str, ...]
-    major: int
-    min_driver: str
-    native_until: str | None = None  # first driver branch that is native to the next major
-
-
-@dataclass(frozen=True, kw_only=True)
-class CudaToolkit:
-    """The driver that came with a CUDA release: from it on the whole toolkit works."""
-
-    source: tuple[str, ...]
-    cuda: str
-    driver: str
-    note: str = ""
-    unsure: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class RocmWindow:
-    """The ROCm user spaces (X.Y) that a kernel driver supports; the driver counts 30.x from ROCm 7 on."""
-
-    source: tuple[str, ...]
-    kmd: str
-    user_space: tuple[str, ...]
-    note: str = ""
-    unsure: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class RocmUserSpace:
-    """The kernel drivers that serve one ROCm release, as its own documents list them."""
-
-    source: tuple[str, ...]
-    rocm: str
-    kmd: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AmdgpuVersion:
-    """The version in /sys/module/amdgpu/version and the ROCm release that brought it."""
-
-    source: tuple[str, ...]
-    amdgpu: str
-    rocm: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class SiteDriver:
-    """What a site's GPU nodes ran from `since` to `until` (dates as far as known)."""
-
-    source: tuple[str, ...]
-    site: str
-    kmd: str
-    since: str = ""
-    until: str = ""
-    amdgpu: str = ""
-    user_space: tuple[str, ...] = ()
-    note: str = ""
-    unsure: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class DriverTable:
-    """`drivers.yaml`."""
-
-    sources: Mapping[str, Source]
-    cuda_majors: tuple[CudaMajor, ...]
-    cuda_toolkits: tuple[CudaToolkit, ...]
-    rocm_windows: tuple[RocmWindow, ...]
-    rocm_user_spaces: tuple[RocmUserSpace, ...]
-    amdgpu_versions: tuple[AmdgpuVersion, ...]
-    site_drivers: tuple[SiteDriver, ...]
-
-
-@cache
-def load_driver_table() -> DriverTable:
-    """Everything of `drivers.yaml`, drivers ascending; raises ConfigError when the file is faulty."""
-    return load("drivers.yaml", DriverTable)
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class NameList:
     """Names of packages or images that have one thing in common."""
 
@@ -130,7 +45,7 @@ class NameList:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class NgcImage:
     """One tag of nvcr.io/nvidia/pytorch; its torch is a pre-release such as 2.3.0a0+40ec155e58.nv24.03."""
 
@@ -146,7 +61,7 @@ class NgcImage:
     unsure: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class IpexImage:
     """One release of intel/intel-extension-for-pytorch and the images (`tags`) that hold it."""
 
@@ -166,7 +81,7 @@ class IpexImage:
     unsure: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SiteImage:
     """An image on a site's own disk; in `where`, <date> and * stand for what changes with each build."""
 
@@ -181,7 +96,7 @@ class SiteImage:
     recommended: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ImageTable:
     """`images.yaml`."""
 
@@ -190,6 +105,7 @@ class ImageTable:
     intel_ipex: tuple[IpexImage, ...]
     site_images: tuple[SiteImage, ...]
     without_compiler: NameList
+    with_git: NameList
 
 
 @cache
@@ -198,7 +114,7 @@ def load_image_table() -> ImageTable:
     return load("images.yaml", ImageTable)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class VendorPackage:
     """A package that exists in several GPU builds; the texts per vendor say where to get that vendor's build."""
 
@@ -217,18 +133,26 @@ class VendorPackage:
     plugins: Mapping[str, str] = field(default_factory=dict)  # vendor -> the package that adds its devices
     cpu: str = ""  # the package with the same module where there is no GPU
     compilers: Mapping[str, str] = field(default_factory=dict)  # vendor -> the compiler of its build
+    page: str = ""  # where its wheels for NVIDIA GPUs and CPUs are
+    downloads: bool = False  # its build first looks for a wheel that fits
+    users: tuple[str, ...] = ()  # packages that require it
+    needs_gpu: bool = False  # its only file loads the libraries of a GPU
     usual_on_cpu: bool = False  # many use it without a GPU
     glibc: Mapping[str, str] = field(default_factory=dict)  # vendor -> the least that its wheel needs
+    pythons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # vendor -> the only ones that have a wheel
     retired: str = ""  # date of its last maintenance
     instead: str = ""  # what takes its place
     shares: tuple[str, ...] = ()  # packages with the same module, of which one only may be installed
     pins: str = ""  # what it pins of torch
+    aarch64: str = ""  # first release with a wheel for aarch64 on PyPI, or `none`; "": not read
+    cpu_only: str = ""  # processor whose wheels on PyPI are built for CPUs, whatever the extra
+    no_sdist: bool = False  # PyPI has no source file of it
     minimum: Mapping[str, str] = field(default_factory=dict)  # vendor -> first release whose PyPI file was seen to do
     note: str = ""
     unsure: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class VendorMarker:
     """Names that work on one vendor's devices only: packages (shell patterns), or packages with an extra."""
 
@@ -237,10 +161,11 @@ class VendorMarker:
     vendor: Vendor
     kind: Literal["pip", "conda"]
     extra: str = ""  # pattern[extra]; empty: the package itself
+    since: str = ""  # the release that first has the extra
     build: str = ""  # conda: shell pattern of the build string; empty: any build
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class NameSuffix:
     """What a package's name or local version says of its vendor; `certain`: no other vendor has what it names."""
 
@@ -252,16 +177,30 @@ class NameSuffix:
     devices: str = ""  # what it is for, where no site has that; `vendor` means nothing then
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FirstRelease:
+    """A package whose releases from `since` on differ in a way that the list is for."""
+
+    source: tuple[str, ...]
+    package: str
+    since: str
+    vendor: Vendor = "cpu"
+    host: str = ""  # in an index or a find-links address of the recipe that has them
+    line: str = ""  # what a recipe writes
+    default: str = ""  # what the default index has instead
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TorchPin:
-    """The torch that releases of a package require: version -> specifier."""
+    """The torch that releases of a package require; `builds` on PyTorch's index: the releases of each, in one text."""
 
     source: tuple[str, ...]
     package: str
     torch: Mapping[str, str]
+    builds: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Counterpart:
     """The package that replaces another for a vendor; its module has the same name.
 
@@ -278,11 +217,24 @@ class Counterpart:
     renumbered: Mapping[str, str] = field(default_factory=dict)  # version -> the counterpart's
     rocm: str = ""  # what the image must bring, as far as it matters: 7, or 7.0
     cuda: str = ""  # what the driver must run
+    libraries: str = ""  # the extra that brings the libraries of CUDA, for an image without them
+    since: str = ""  # the first release that it has; older ones are not replaced
     pythons: tuple[str, ...] = ()  # X.Y that there are files for; empty: any
     unsure: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
+class MissingPlugin:
+    """Releases between two others, whose extra requires what the default index does not have."""
+
+    package: str
+    extra: str
+    after: str
+    before: str
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class PackageTable:
     """`packages.yaml`."""
 
@@ -292,7 +244,18 @@ class PackageTable:
     endings: tuple[NameSuffix, ...]
     conda_nvidia: str  # words
     conda_nvidia_or_cpu: str  # words
+    conda_usual_on_cpu: str  # words
+    conda_torch: str  # words
     harmless: str  # words
+    other_indexes: tuple[FirstRelease, ...]  # not on the default index
+    newest_pythons: Mapping[
+        str, Mapping[str, str]
+    ]  # words -> {X.Y: the newest Python of the wheels up to that release}
+    first_wheels: tuple[FirstRelease, ...]  # with a wheel for Linux
+    missing_plugins: tuple[MissingPlugin, ...]
+    empty_since: Mapping[str, str]  # package -> its first release that no pip can install
+    cuda_before: Mapping[str, str]  # package -> its releases before this one load the libraries, without an extra
+    cuda_loaders: Mapping[str, str]  # pattern, or name[extra] -> the extras that bring the libraries
     counterparts: tuple[Counterpart, ...]
     torch_pins: tuple[TorchPin, ...]
 
@@ -303,30 +266,47 @@ def load_package_table() -> PackageTable:
     return load("packages.yaml", PackageTable)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Aarch64Builds:
+    """The builds of a release of torch for aarch64."""
+
+    cuda: tuple[str, ...] | None  # tokens; None: not known
+    cpu: bool
+    plain: bool = False  # torchvision and torchaudio have no local version and are built for CPUs
+    pypi_cuda: str = ""  # CUDA runtime of the wheel on PyPI; "": it is built for CPUs
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TorchRelease:
-    """One release of torch; a token (cu126, rocm6.4) names an index and is the local version of its wheels."""
+    """One release of torch for x86-64, and its builds for aarch64.
+
+    A token (cu126, rocm6.4) names an index and is the local version of its wheels.
+    """
 
     source: tuple[str, ...]
     torch: str
     torchvision: str
-    torchaudio: str  # "": there is no release for this torch
+    torchaudio: str
     pythons: tuple[str, ...]  # X.Y that torch, torchvision and torchaudio all have wheels for
     cuda: tuple[str, ...] | None  # tokens; None: not known
     rocm: tuple[str, ...] | None  # tokens; None: not known
     xpu: bool | None
     cpu: bool
-    pypi_cuda: str  # CUDA runtime of the wheel on PyPI, Linux x86_64
+    pypi_cuda: str  # CUDA runtime of the wheel on PyPI
     glibc: str  # the newest that any wheel of the release needs
     triton: str  # what the CUDA wheel requires: a version, or a specifier with its operator
     triton_rocm: str = ""  # requirement of the ROCm wheel, where it was read
     triton_xpu: str = ""  # requirement of the XPU wheel, where it was read
     freethreaded: tuple[str, ...] = ()
+    aarch64: Aarch64Builds | None = None  # None: no build for it is known
+    unannounced: tuple[str, ...] = ()  # tokens, last among those that fit
+    also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # companion -> other versions that fit it
+    conda: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # companion -> conda's numbers of the release
     note: str = ""
     unsure: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TritonName:
     """The name of Triton for a vendor; the bounds are releases of torch, inclusive, empty where there is none."""
 
@@ -338,18 +318,30 @@ class TritonName:
     unsure: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TorchTargets:
     """The gfx targets compiled into the ROCm wheels of torch X.Y."""
 
     source: tuple[str, ...]
     torch: str
-    gfx: tuple[str, ...]
-    gfx_from_rocm6: tuple[str, ...] = ()  # only in the wheels for ROCm 6 and newer
+    gfx: str  # words
+    gfx_from_rocm6: str = ""  # only in the wheels for ROCm 6 and newer
     unsure: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CudaTargets:
+    """The sm targets compiled into a CUDA build of torch; the bounds are releases, inclusive."""
+
+    source: tuple[str, ...]
+    build: str
+    sm: str  # words
+    torch_min: str = ""
+    torch_max: str = ""
+    unsure: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TorchTable:
     """`torch.yaml`."""
 
@@ -358,6 +350,7 @@ class TorchTable:
     tokens: tuple[str, ...]
     releases: tuple[TorchRelease, ...]
     triton: tuple[TritonName, ...]
+    sm: tuple[CudaTargets, ...]
     gfx: tuple[TorchTargets, ...]
     indexed: NameList  # packages that the index serves
     gpu_dependent: NameList  # packages whose one name hides different GPU builds

@@ -16,13 +16,14 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 CHANNEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)*")
 CONSTRAINT = re.compile(r"(==|!=|>=|<=|~=|=|>|<)?((?:[0-9]+!)?[A-Za-z0-9*][A-Za-z0-9_.+*-]*)")
 BUILD = re.compile(r"[A-Za-z0-9_.+*]+")
-PYTHON = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.?\*)?|\*")  # of Python: numbers
-THREADED = re.compile(r"([0-9]+\.[0-9]+(?:\.[0-9]+)*)t")
-FREE_THREADED = ("python-freethreading", "cpython-freethreading")
 COMMA = re.compile(r"=?=?[0-9]+(?:,[0-9]+)+")
 PLAIN = re.compile(r"[A-Za-z0-9_.+*!<>=~,|:/@#%?&\[\]\"' -]*")
 ARCHIVE = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+-]*)-([^-/]+)-([^-/]+)\.(?:conda|tar\.bz2)")
 FIELD = re.compile(r"\s*([a-z_0-9]+)\s*=\s*(\"[^\"]*\"|'[^']*'|[^,'\"\s]+)\s*(?:,|$)")
+# conda ignores brackets without a `=`
+EXTRAS = re.compile(
+    r"\[(?!(?:build|channel|url|version)\])[A-Za-z0-9][A-Za-z0-9_.-]*(?:, ?[A-Za-z0-9][A-Za-z0-9_.-]*)*\]$"
+)
 FIELDS = ("build", "channel", "url", "version")
 LENGTH_LIMIT = 500  # characters
 EXAMPLE = "write it as in 'numpy=1.26' or 'numpy>=1.2,<2'"
@@ -40,6 +41,7 @@ def parse_conda_spec(text: str, *, at: Location) -> CondaSpec:
         raise make_config_error("conda-long", message, at=at, fix=EXAMPLE)
     text = " ".join(re.split(r"(?:^|\s)#", text, maxsplit=1)[0].split())
     _refuse_foreign(text, at=at)
+    text = EXTRAS.sub("", text)
     if "[" not in text:
         text = re.sub(r"([<>=!~]=?) ", r"\1", re.sub(r" ?([,|]) ?", r"\1", text))
     if "://" in text and re.search(r"\.(?:conda|tar\.bz2)(?:#[0-9a-f]+)?$", text):
@@ -73,6 +75,10 @@ def check_channel(channel: str, *, at: Location) -> None:
         check_url(channel, at=at, schemes=("https", "http", "file"))
     elif not CHANNEL.fullmatch(channel):
         message = f"'{sanitize(channel)}' is not the name of a channel"
+        if channel.startswith((".", "/", "~")):
+            message = f"'{sanitize(channel)}' is a folder of this machine, which the build of an image cannot see"
+            fix = "publish it at an https:// address, or write file:// and the full path for `--backend layers`"
+            raise make_config_error("conda-channel", message, at=at, fix=fix)
         fix = "write one channel, as 'conda-forge' or by its https:// address; several need a '- ' line each"
         raise make_config_error("conda-channel", message, at=at, fix=fix)
 
@@ -198,27 +204,6 @@ def _parse_version(version: str, *, whole: str, at: Location, exact: bool = Fals
             operator = plain
         parts.append("*" if number == "*" else operator + number)
     return "" if parts == ["*"] else "".join(parts)
-
-
-def check_python(spec: CondaSpec, *, at: Location) -> None:
-    """Raise ConfigError for a version that Python does not have, before another replaces it."""
-    if spec.name in FREE_THREADED or (spec.name == "python" and re.search(r"cp[0-9]+t$", spec.build)):
-        message = f"'{sanitize(spec.text)}' is the free-threaded Python, which no site is built with"
-        raise make_config_error("conda-version", message, at=at, fix="write the usual one, as in 'python=3.12'")
-    for part in filter(None, re.split(r"[,|]", spec.version)) if spec.name == "python" else ():
-        number = part.lstrip("=<>!~")
-        if PYTHON.fullmatch(number):
-            continue
-        message = f"'{sanitize(number)}' in '{sanitize(spec.text)}' is not a version of Python"
-        fix, edit = "write it as in 'python=3.12'", None
-        if threaded := THREADED.fullmatch(number):
-            message = f"'{sanitize(spec.text)}' asks for the free-threaded Python, which no site is built with"
-            fix = f"write 'python={threaded[1]}'"  # another Python: the user has to decide
-        elif re.sub(r"[lI]", "1", re.sub(r"[oO]", "0", number)) != number:
-            right = re.sub(r"[lI]", "1", re.sub(r"[oO]", "0", number))
-            if PYTHON.fullmatch(right):
-                fix, edit = f"write '{right}': there is a letter among its numbers", make_edit(at, number, right)
-        raise make_config_error("conda-version", message, at=at, fix=fix, edit=edit)
 
 
 def _parse_fields(bracket: str, *, whole: str, at: Location) -> dict[str, str]:

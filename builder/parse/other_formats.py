@@ -15,15 +15,13 @@ EXPORT = (
     "then run `conda env export --from-history > environment.yml`"
 )
 FREEZE = "activate the environment that it is of, then run `pip freeze > requirements.txt`"
-READ = "a conda environment.yml or a pip requirements.txt is read"
+READ = "a conda environment.yml, a pip requirements.txt, a pyproject.toml or a pixi.toml is read"
 NAMES = {
-    "pyproject.toml": ("a Python project", "write its dependencies into a requirements.txt"),
-    "pixi.toml": ("a pixi project", "run `pixi workspace export conda-environment environment.yml`"),
-    "pixi.lock": ("a pixi lock file", "run `pixi workspace export conda-environment environment.yml`"),
+    "pixi.lock": ("a pixi lock file", "give the pixi.toml or the pyproject.toml that it was made from"),
     "pipfile": ("a Pipenv file", "run `pipenv requirements > requirements.txt`"),
     "pipfile.lock": ("a Pipenv lock file", "run `pipenv requirements > requirements.txt`"),
     "poetry.lock": ("a Poetry lock file", "run `poetry export -o requirements.txt`"),
-    "uv.lock": ("a uv lock file", "run `uv export -o requirements.txt`"),
+    "uv.lock": ("a uv lock file", "run `uv export -o requirements.txt`, or give the pyproject.toml"),
     "setup.py": ("a Python program", "write its dependencies into a requirements.txt"),
     "dockerfile": ("a Dockerfile", "write the packages it installs into an environment.yml"),
     "conda-lock.yml": ("a conda-lock file", "give the environment.yml that it was made from"),
@@ -33,14 +31,12 @@ SUFFIXES = {
     ".sif": ("an image by its name", "give the file that it was built from"),
     ".simg": ("an image by its name", "give the file that it was built from"),
     ".def": ("an Apptainer definition file", "write the packages it installs into an environment.yml"),
-    ".toml": ("a TOML file", READ),
-    ".json": ("a JSON file", READ),
     ".lock": ("a lock file", "give the file that it was made from"),
     ".tar": ("an archive", "an image archive is no recipe"),
     ".ipynb": ("a notebook", "write the packages it uses into an environment.yml"),
 }
 PIP_SUFFIXES = (".txt", ".in")
-KNOWN_SUFFIXES = (".yml", ".yaml", *PIP_SUFFIXES)
+KNOWN_SUFFIXES = (".yml", ".yaml", ".json", ".toml", *PIP_SUFFIXES)
 MAGIC: dict[bytes, tuple[str, str]] = {
     b"#!/usr/bin/env run-singularity": ("an image", IMAGE_FIX),
     b"\x7fELF": ("a compiled program", READ),
@@ -81,7 +77,7 @@ TEXTS: tuple[tuple[re.Pattern[str], tuple[str, str]], ...] = (
     ),
     (
         re.compile(r"\s*Package +Version +Build +Size +Kind"),
-        ("the output of `pixi list`", NAMES["pixi.toml"][1]),
+        ("the output of `pixi list`", "give the pixi.toml or the pyproject.toml of the workspace"),
     ),
     (re.compile(r"\s*# conda environments:"), ("the output of `conda env list`", EXPORT)),
     (
@@ -98,8 +94,11 @@ EXPORTED = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n)*[\w.-]+=[\w.!+*]+=\w+\s*(?:\n
 EXPLICIT = ("a list of conda packages for one platform", EXPORT)
 
 
-def refuse_other_formats(path: Path, *, file: str) -> None:
-    """Raise ConfigError if the name or the first bytes of a file show that it is not a recipe."""
+def refuse_other_formats(path: Path, *, file: str, named: bool = False) -> None:
+    """Raise ConfigError if the name or the first bytes of a file show that it is not a recipe.
+
+    `named`: the user says which kind it is, so that its name need not.
+    """
     found = NAMES.get(path.name.lower())
     if found is None and path.name.lower().endswith(".conda-lock.yml"):
         found = NAMES["conda-lock.yml"]
@@ -115,9 +114,9 @@ def refuse_other_formats(path: Path, *, file: str) -> None:
         raise make_config_error(
             "recipe-format", message, at=Location(file=file), fix=found[1].format(file=shlex.quote(file))
         )
-    if regular and path.suffix.lower() not in KNOWN_SUFFIXES:
+    if regular and path.suffix.lower() not in KNOWN_SUFFIXES and not named:
         message = f"the name '{file}' does not say which kind of recipe this is"
-        fix = "rename it: .yml for a conda environment, .txt for pip requirements"
+        fix = "rename it: .yml for a conda environment, .txt for pip requirements; or give --input-kind"
         raise make_config_error("recipe-format", message, at=Location(file=file), fix=fix)
 
 
@@ -127,6 +126,18 @@ def _guess_by_content(path: Path) -> tuple[str, str] | None:
             head = stream.read(4096)
     except OSError:
         return None  # read_text reports it
+    return _guess_by_head(head, suffix=path.suffix.lower())
+
+
+def refuse_other_contents(head: bytes, *, file: str) -> None:
+    """Raise ConfigError if the first bytes of standard input show that it is not a recipe."""
+    found = _guess_by_head(head, suffix=PIP_SUFFIXES[0])
+    if found is not None:
+        message = f"'{file}' is {found[0]}, not a recipe"
+        raise make_config_error("recipe-format", message, at=Location(file=file), fix=found[1].format(file="FILE"))
+
+
+def _guess_by_head(head: bytes, *, suffix: str) -> tuple[str, str] | None:
     for magic, found in MAGIC.items():
         if head.startswith(magic):
             return found
@@ -136,7 +147,7 @@ def _guess_by_content(path: Path) -> tuple[str, str] | None:
             return found
     if EXPORTED.match(text):
         return EXPLICIT
-    if path.suffix.lower() in PIP_SUFFIXES and (
+    if suffix in PIP_SUFFIXES and (
         b"\n@EXPLICIT" in b"\n" + head or b"# This file may be used to create an environment using" in head
     ):
         return EXPLICIT

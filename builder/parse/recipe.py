@@ -1,37 +1,137 @@
-"""Read a recipe: a conda environment file or a pip requirements file, to its normal form.
+"""Read a recipe, a file of one of several kinds, to its normal form.
 
 Every key, option and version is either understood or refused by name; nothing is ignored.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 from builder.model.finding import ConfigError, Location
-from builder.model.recipe import Recipe
-from builder.model.text import make_config_error
+from builder.model.recipe import STDIN, WHOLE, InputChoice, InputKind, Recipe
+from builder.model.text import convert_marked, make_config_error
+from builder.parse.copied_files import check_own_folders
 from builder.parse.environment_yml import EnvironmentReader, hash_texts, name_from, sort_findings
-from builder.parse.other_formats import PIP_SUFFIXES, refuse_other_formats
+from builder.parse.other_formats import PIP_SUFFIXES, READ, refuse_other_contents, refuse_other_formats
 from builder.parse.requirement import check_hashes, join_requirements
 from builder.parse.requirements_txt import RequirementsReader
-from builder.parse.secret_findings import check_addresses
+from builder.parse.written_secrets import check_addresses
 from builder.parse.yaml import read_text
 
+KINDS: dict[InputKind, str] = {
+    "conda": "a conda environment file",
+    "pip": "a pip requirements file",
+    "pyproject": "a Python project",
+    "pixi": "a pixi workspace",
+}
+# The first lines that only one kind has, of a text whose name does not say its kind; compiled where one is needed.
+SIGNS: tuple[tuple[InputKind, str], ...] = (
+    ("pixi", r"^\[(?:workspace|pypi-dependencies|dependencies|feature\.[^\]\n]+|tool\.pixi\.[^\]\n]+)\]"),
+    ("pyproject", r"^\[(?:project|dependency-groups|build-system|tool\.[^\]\n]+)\]"),
+    ("conda", r"\A\s*\{|^(?:name|channels|dependencies|variables|container|prefix)\s*:"),
+)
 
-def load_recipe(path: Path, *, shown: str | None = None, text: str | None = None) -> Recipe:
+
+def load_recipe(
+    path: Path, *, shown: str | None = None, text: str | None = None, choice: InputChoice = WHOLE
+) -> Recipe:
     """Read a recipe; raises ConfigError with every fault of the file.
 
-    `shown` is its name in messages, `text` is read in the place of what the file holds.
+    `shown` is its name in messages, `text` is read in the place of what the file holds, `choice` says what of a project
+    is taken.
     """
-    file = shown or str(path)
-    refuse_other_formats(path, file=file)
-    if path.suffix.lower() in PIP_SUFFIXES:
+    recipe = _read_recipe(path, file=shown or str(path), text=text, choice=choice)
+    words = choice.list_words()
+    if not words:
+        return recipe
+    others = {arch: replace(other, options=words) for arch, other in recipe.by_processor.items()}
+    return replace(recipe, options=words, by_processor=others)
+
+
+def _read_recipe(path: Path, *, file: str, text: str | None, choice: InputChoice) -> Recipe:
+    if file == STDIN and choice.stdin is not None:
+        text = _decode_stdin(choice.stdin)
+    else:
+        refuse_other_formats(path, file=file, named=choice.kind is not None)
+    kind = choice.kind or _find_kind(path)
+    if kind is None:  # a file that ends in .toml, or standard input
+        text = read_text(path, what="recipe", name=file) if text is None else text
+        kind = _guess_kind(text, path=path, file=file)
+    _check_choice(choice, kind=kind, file=file)
+    if kind == "pip":
         return _read_requirements(path, file=file, text=text)
-    return EnvironmentReader(path, file=file, text=text).read_recipe()
+    if kind == "conda":
+        return EnvironmentReader(path, file=file, text=text).read_recipe()
+    return _read_project(path, file=file, text=text, kind=kind, choice=choice)
+
+
+def _find_kind(path: Path) -> InputKind | None:
+    """The kind of a file by its name; None where the content has to say it."""
+    suffix = path.suffix.lower()
+    if suffix in PIP_SUFFIXES:
+        return "pip"
+    if path.name == "pixi.toml":
+        return "pixi"
+    if path.name == "pyproject.toml":
+        return "pyproject"
+    return None if suffix == ".toml" or path.name == STDIN else "conda"
+
+
+def _guess_kind(text: str, *, path: Path, file: str) -> InputKind:
+    kind = next((kind for kind, sign in SIGNS if re.search(sign, text, re.MULTILINE)), None)
+    if path.name == STDIN:
+        return kind or "pip"
+    if kind in ("pixi", "pyproject"):
+        return kind
+    at = Location(file=file)
+    raise make_config_error("recipe-format", f"'{file}' is a TOML file, not a recipe", at=at, fix=READ)
+
+
+def _check_choice(choice: InputChoice, *, kind: InputKind, file: str) -> None:
+    """Raise ConfigError for an option that has no meaning for this kind of file."""
+    options = {"--extra": choice.extras, "--group": choice.groups, "--install-project": choice.project}
+    given = [name for name, value in options.items() if value and kind != "pyproject"]
+    given += ["--environment"] if choice.environment and kind not in ("pixi", "pyproject") else []
+    if given:
+        message = f"'{file}' is {KINDS[kind]}, which has no {' and no '.join(given)}"
+        fix = f"leave out {' and '.join(given)}"
+        if kind == "pixi":
+            fix = "choose an environment that has that feature: --environment NAME"
+        raise make_config_error("input-option", message, at=Location(file=file, key=given[0]), fix=fix)
+
+
+def _decode_stdin(data: bytes) -> str:
+    refuse_other_contents(data[:4096], file=STDIN)
+    try:
+        return convert_marked(data).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        at = Location(file=STDIN)
+        raise make_config_error(
+            "file-encoding", "standard input is not UTF-8 text", at=at, fix="save it as UTF-8"
+        ) from None
+
+
+def _read_project(path: Path, *, file: str, text: str | None, kind: InputKind, choice: InputChoice) -> Recipe:
+    from builder.parse.pixi import is_pixi, read_pixi
+    from builder.parse.pyproject import read_pyproject
+    from builder.parse.toml import SIZE_LIMIT, parse_toml
+
+    text = read_text(path, what="recipe", name=file, limit=SIZE_LIMIT) if text is None else text
+    tree = parse_toml(text, file=file)
+    if kind == "pixi" or (choice.kind is None and is_pixi(tree)):
+        _check_choice(choice, kind="pixi", file=file)
+        return read_pixi(path, file=file, tree=tree, choice=choice)
+    if choice.environment:
+        message = f"'{file}' has no [tool.pixi.workspace], and so no environments"
+        fix = "leave out --environment; --extra and --group choose parts of a project"
+        raise make_config_error("input-option", message, at=Location(file=file, key="--environment"), fix=fix)
+    return read_pyproject(path, file=file, tree=tree, choice=choice)
 
 
 def _read_requirements(path: Path, *, file: str, text: str | None) -> Recipe:
-    text = read_text(path, what="recipe", name=file) if text is None else text
+    text = read_text(path, what="recipe", name=file, marked=True) if text is None else text
     reader = RequirementsReader(file=file, folder=path.parent)
     reader.add_text(text, at=Location(file=file, line=1), base=path.parent, inside=(path.resolve(),))
     requirements, faults = join_requirements(reader.requirements, file=file, key="")
@@ -52,5 +152,13 @@ def _read_requirements(path: Path, *, file: str, text: str | None) -> Recipe:
         kind="pip",
         pip=requirements,
         pip_options=options,
-        warnings=tuple(check_addresses(requirements, options, file=file)),
+        warnings=(
+            *check_addresses(requirements, options, file=file),
+            *check_own_folders(requirements, folder=path.parent, file=file),
+        ),
     )
+
+
+def name_index(env: Path) -> Path:
+    """Return the index of the lock of an environment file, next to it."""
+    return env.with_name(f"{env.stem}.lock.yml")

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from builder.model.finding import ConfigError, Finding, Location, make_edit
 from builder.model.recipe import PipRequirement
@@ -20,6 +22,9 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 SPECIFIER = re.compile(r"[A-Za-z0-9.*+!<>=~,_-]*")
 MARKER = re.compile(r"[A-Za-z0-9_.<>=!~ \"'()+*-]*")
 ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz")
+PIN = re.compile(r"==\s*[^*,\s]+")
+EXACT = re.compile(r"={2,3}[^,]+")  # what pip calls pinned
+BOUNDS = re.compile(r"[<>]=?[^,<>=!~*]+(?:,[<>]=?[^,<>=!~*]+)*")
 BODY_LIMIT = 2_000  # characters
 EXAMPLE = "write it as in 'numpy==1.26.4' or 'numpy>=1.2,<2'"
 
@@ -60,10 +65,20 @@ def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Location) 
     )
 
 
+def refuse_python(text: str, *, at: Location) -> ConfigError:
+    """The error for Python among the packages of pip."""
+    version = re.search(r"\d[\w.]*", text)
+    spec = f"python={version[0]}" if version else "python=3.12"
+    fix = f"remove it here; in an environment.yml write '- {spec}' below dependencies"
+    return make_config_error("pip-python", "pip cannot install Python itself", at=at, fix=fix)
+
+
 def _make_version_error(body: str, quoted: str, *, at: Location) -> ConfigError | None:
     """The error for a name and a version without an operator of pip between them."""
     single = re.fullmatch(r"([A-Za-z0-9._-]+)\s*=\s*([A-Za-z0-9.*+]+)(=\S+)?", body)
     if single:
+        if single[1].lower() == "python":
+            return refuse_python(body, at=at)  # two '=' would be refused next
         right = f"{single[1]}=={single[2]}"
         edit = make_edit(at, body, right) if not single[3] else None  # a conda build would be lost
         fix = f"pip compares with two: '{right}'"
@@ -100,6 +115,10 @@ def _make_error(body: str, *, at: Location) -> ConfigError:
         message = f"the line after '{first}' is indented further, and is read as a part of it"
         fix = f"begin '- {second}' in the column of '- {first}', below '- pip:'"
         return make_config_error("pip-form", message, at=at, fix=fix)
+    if called := re.match(r"[%!]?\s*(?:python3? -m |uv )?(?:pip3?|conda|mamba) install\s+(.*)", body):
+        names = " and ".join(f"'{sanitize(word)}'" for word in called[1].split() if not word.startswith("-"))
+        fix = f"write {names or 'the packages'} alone" + (", one on each line" if " and " in names else "")
+        return make_config_error("pip-form", f"{quoted} is a command, and a package is named here", at=at, fix=fix)
     if len(re.findall(r"[A-Za-z0-9._-]+", body)) > 1 and re.fullmatch(r"[A-Za-z0-9._\s-]+", body):
         fix = "write one package a line"
         return make_config_error("pip-form", f"{quoted} is more than one package", at=at, fix=fix)
@@ -152,8 +171,10 @@ def _find_name(address: str) -> str:
         return canonicalize_name(egg[1])
     file = address.partition("#")[0].partition("?")[0].rpartition("/")[2].replace("%2B", "+").replace("%2b", "+")
     if file.endswith(".whl"):
+        from builder.audit.wheel_names import drop_label
+
         try:
-            return parse_wheel_filename(file)[0]
+            return parse_wheel_filename(drop_label(file))[0]
         except InvalidWheelFilename:
             return ""
     return ""
@@ -181,6 +202,12 @@ def check_exists(path: str, *, folder: Path, at: Location, package: bool = True)
         if path.startswith("file:"):
             fix = "`pip freeze` writes such lines in a conda environment: write NAME==VERSION in its place"
         raise make_config_error("pip-path", message, at=at, fix=fix)
+    if package and path.startswith("file:") and local.is_dir():
+        here, local = folder.absolute(), local.absolute()
+        written = f"./{local.relative_to(here)}" if local.is_relative_to(here) else str(local)
+        message = f"'{sanitize(path)}' is a folder of this machine: the build does not see it at this address"
+        fix = f"write '{sanitize(written, limit=BODY_LIMIT)}' alone: a path is copied into the build"
+        raise make_config_error("pip-path", message, at=at, fix=fix)
     if package and local.is_dir() and not any((local / name).exists() for name in ("pyproject.toml", "setup.py")):
         message = f"the folder '{sanitize(path)}' holds no package (no pyproject.toml, no setup.py)"
         raise make_config_error("pip-path", message, at=at, fix="name the folder in which it is")
@@ -196,7 +223,9 @@ def join_requirements(
         address = "" if requirement.name else requirement.url
         before = kept.setdefault((requirement.name, requirement.marker, address), requirement)
         old, new = (before.specifier, before.url), (requirement.specifier, requirement.url)
-        if old != new and any(old) and any(new):
+        if both := _join_specifiers(before, requirement):
+            kept[(requirement.name, requirement.marker, address)] = both
+        elif old != new and any(old) and any(new):
             where = Location(file=requirement.file or file, line=requirement.line, key="" if requirement.file else key)
             first = f"'{sanitize(before.text)}' in line {before.line}" + (f" of {before.file}" if before.file else "")
             message = f"'{requirement.name}' is listed twice: {first}, then '{sanitize(requirement.text)}'"
@@ -206,6 +235,34 @@ def join_requirements(
             joined = tuple(sorted({*before.extras, *requirement.extras}))
             kept[(requirement.name, requirement.marker, address)] = _add_extras(richer, joined)
     return tuple(kept.values()), tuple(faults)
+
+
+def _join_specifiers(one: PipRequirement, other: PipRequirement) -> PipRequirement | None:
+    """Join two constraints of a package as pip and uv do, None where they are one, or no version meets both."""
+    if one.specifier == other.specifier or not (one.specifier and other.specifier):
+        return None
+    if one.url or other.url or one.hashes or other.hashes or "===" in one.specifier + other.specifier:
+        return None
+    pins = [part for part in (one.specifier, other.specifier) if PIN.fullmatch(part)]
+    rest = one.specifier if pins and pins[0] == other.specifier else other.specifier
+    if len(pins) > 1 or (pins and not SpecifierSet(rest).contains(pins[0][2:].strip(), prereleases=True)):
+        return None
+    if not pins and not _can_overlap(f"{one.specifier},{other.specifier}"):
+        return None
+    joined = tuple(sorted({*one.extras, *other.extras}))
+    specifier = pins[0] if pins else f"{one.specifier},{other.specifier}"
+    extras, marker = f"[{','.join(joined)}]" if joined else "", f" ; {one.marker}" if one.marker else ""
+    return replace(one, specifier=specifier, extras=joined, text=f"{one.name}{extras}{specifier}{marker}")
+
+
+def _can_overlap(specifier: str) -> bool:
+    """Whether plain bounds leave a version between them; other operators are left to the user."""
+    if not BOUNDS.fullmatch(specifier):
+        return False
+    bounds = [(one.operator, Version(one.version)) for one in SpecifierSet(specifier)]
+    lower = max((version for sign, version in bounds if sign.startswith(">")), default=None)
+    upper = min((version for sign, version in bounds if sign.startswith("<")), default=None)
+    return lower is None or upper is None or lower < upper
 
 
 def _add_extras(requirement: PipRequirement, extras: tuple[str, ...]) -> PipRequirement:
@@ -222,17 +279,32 @@ def _add_hashes(text: str, hashes: tuple[str, ...]) -> str:
 
 
 def check_hashes(requirements: tuple[PipRequirement, ...], *, asked: bool, file: str) -> Iterator[Finding]:
-    """Yield a finding for each requirement without a hash: if one has a hash, pip requires it for all."""
+    """Yield a finding for each requirement that pip refuses in a file with hashes.
+
+    A line with a marker is left to the checks of a target: pip skips it where the marker does not hold.
+    """
     if not asked and not any(requirement.hashes for requirement in requirements):
         return
     for requirement in requirements:
-        if not requirement.hashes:
-            why = "the file says --require-hashes" if asked else "others have one, and then pip wants one for all"
-            message = f"'{sanitize(requirement.text)}' has no hash; {why}"
+        if not requirement.marker and (fault := describe_hash_fault(requirement, asked=asked)):
             at = Location(file=requirement.file or file, line=requirement.line)
-            yield from make_config_error(
-                "pip-hash", message, at=at, fix="add --hash=sha256:..., or remove all"
-            ).findings
+            yield from make_config_error("pip-hash", fault[0], at=at, fix=fault[1]).findings
+
+
+def describe_hash_fault(requirement: PipRequirement, *, asked: bool) -> tuple[str, str] | None:
+    """The message and the fix for a line that pip refuses in a file with hashes, None for others.
+
+    `asked`: the file says --require-hashes.
+    """
+    if not requirement.hashes:
+        why = "the file says --require-hashes" if asked else "others have one, and then pip wants one for all"
+        return f"'{sanitize(requirement.text)}' has no hash; {why}", "add --hash=sha256:..., or remove all"
+    if not requirement.url and not EXACT.fullmatch(requirement.specifier):
+        written = sanitize(f"{requirement.name}{requirement.specifier}")
+        message = f"'{written}' has a hash but no exact version; pip takes a hash only with '=='"
+        fix = f"write '{requirement.name}==VERSION' with the version that the hash is of, or remove all hashes"
+        return message, fix
+    return None
 
 
 def redact_line(finding: Finding, *, at: Location) -> Finding:

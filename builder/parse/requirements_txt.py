@@ -14,7 +14,15 @@ from pathlib import Path
 from builder.model.finding import ConfigError, Finding, Location, find_typo, make_edit, suggest_name
 from builder.model.recipe import PipOptions, PipRequirement
 from builder.model.text import CONTROL, check_url, exists, make_config_error, refuse_secrets, sanitize
-from builder.parse.requirement import NAME, check_exists, check_path, parse_location, parse_requirement, redact_line
+from builder.parse.requirement import (
+    NAME,
+    check_exists,
+    check_path,
+    parse_location,
+    parse_requirement,
+    redact_line,
+    refuse_python,
+)
 from builder.parse.yaml import read_text
 
 FLAGS = ("no-index", "pre", "prefer-binary", "require-hashes")
@@ -255,10 +263,20 @@ class RequirementsReader:
             except ConfigError as error:
                 self.findings += error.findings if own else [redact_line(one, at=place) for one in error.findings]
 
+    def add_requirement(self, requirement: PipRequirement, *, at: Location, constraint: bool = False) -> None:
+        """Add what was read elsewhere; raises ConfigError for Python itself, and for a path that does not exist."""
+        self._keep(requirement, at=at, constraint=constraint)
+
+    def add_option(self, name: str, value: str = "", *, at: Location, base: Path) -> None:
+        """Add an option that is not written as one (`index-url`); raises ConfigError for an invalid value."""
+        if value:
+            refuse_secrets(value, at=at)
+            _check_value(name, value, at=at)
+        self._apply(Option(name=name, value=value), at=at, base=base, constraint=False, inside=())
+
     def _keep(self, requirement: PipRequirement, *, at: Location, constraint: bool) -> None:
         if requirement.name == "python":
-            fix = "remove it here; in an environment.yml write '- python=3.12' below dependencies"
-            raise make_config_error("pip-python", "pip cannot install Python itself", at=at, fix=fix)
+            raise refuse_python(requirement.text, at=at)
         if requirement.url:
             check_exists(requirement.url, folder=self.folder, at=at)
         file = at.file if at.file != self.file else ""
@@ -283,7 +301,7 @@ class RequirementsReader:
     def _add_file(self, name: str, *, at: Location, base: Path, constraint: bool, inside: Inside) -> None:
         path = base / name
         place = Location(file=str(Path(at.file).parent / name), line=1)
-        text = read_text(path, what="requirements file", name=place.file, at=at)
+        text = read_text(path, what="requirements file", name=place.file, at=at, marked=True)
         if (resolved := path.resolve()) in inside:
             message = f"'{name}' includes itself in a circle"
             raise make_config_error("pip-circle", message, at=at, fix="remove one of the '-r' lines")

@@ -12,11 +12,11 @@ from typing import Any, get_args
 
 from packaging.version import Version
 
+from builder.model.backend import TRAITS
 from builder.model.finding import Finding, Location, suggest_name
 from builder.model.site import Job, Purpose, Site, Vendor
 from builder.model.text import sanitize
-from builder.parse.site_options import check_options, check_settings
-from builder.parse.site_texts import PORT, check_texts
+from builder.parse.site_options import PORT, check_options, check_settings, check_texts
 from builder.parse.yaml import Table
 
 OPTION = re.compile(r"[a-z][a-z-]*")
@@ -63,6 +63,8 @@ def _check_sources(site: Site) -> Iterator[Finding]:
     elif site.gpu and site.gpu.driver is not None:
         message = "the driver is given, but not when it was seen"
         yield _make_fault("site-date", message, "gpu.driver", "add 'driver_checked:' to 'gpu'")
+    if site.gpu and site.gpu.other_driver is not None:
+        dates.append(("gpu.other_driver_checked", site.gpu.other_driver_checked or ""))
     for key, date in dates:
         if not DATE.fullmatch(date):
             yield _make_fault(
@@ -109,10 +111,11 @@ def _check_node(site: Site) -> Iterator[Finding]:
 def _build_faults(site: Site) -> Iterator[Finding]:
     build = site.build
     if not build.backends:
-        fix = "allowed: apptainer, cotainr, docker, tykky"
+        fix = f"allowed: {', '.join(TRAITS)}"
         yield _make_fault("site-backend", "the site has no backend", "build.backends", fix)
-    if "tykky" in build.backends and not build.wrapper_path:
-        message = "tykky is a backend, but the path inside its wrappers is not given"
+    wrapper = next((name for name in build.backends if TRAITS[name].makes_folder), None)
+    if wrapper is not None and not build.wrapper_path:
+        message = f"{wrapper} is a backend, but the path inside its wrappers is not given"
         yield _make_fault("site-backend", message, "build.backends", "add 'wrapper_path:' to 'build'")
     for key, table in (("backend_modules", build.backend_modules), ("backend_versions", build.backend_versions)):
         for name in table:
@@ -128,9 +131,13 @@ def _check_gpu(site: Site) -> Iterator[Finding]:
     for key, count in (("gpu.devices", gpu.devices), ("gpu.scheduled", gpu.scheduled)):
         if count < 1:
             yield _make_fault("site-number", f"'{key}' is {count}", key, "give at least 1, or remove the section 'gpu'")
-    for index, release in enumerate(gpu.rocm):
-        if not RELEASE.fullmatch(release):
-            yield _make_fault("site-rocm", f"'{release}' is no ROCm release", f"gpu.rocm[{index}]", "write it as X.Y")
+    for name, releases in (("rocm", gpu.rocm), ("rocm_disputed", gpu.rocm_disputed)):
+        for index, release in enumerate(releases):
+            key = f"gpu.{name}[{index}]"
+            if not RELEASE.fullmatch(release):
+                yield _make_fault("site-rocm", f"'{release}' is no ROCm release", key, "write it as X.Y")
+            elif name == "rocm_disputed" and release in gpu.rocm:
+                yield _make_fault("site-rocm", f"ROCm {release} is served and disputed", key, "give it once")
     if gpu.rocm_safe is not None and gpu.rocm_safe not in gpu.rocm:
         message = f"the safe ROCm {gpu.rocm_safe} is not one that the driver serves"
         yield _make_fault("site-rocm", message, "gpu.rocm_safe", f"served: {', '.join(gpu.rocm) or 'none'}")
@@ -141,9 +148,11 @@ def _check_gpu(site: Site) -> Iterator[Finding]:
 def _check_versions(site: Site) -> Iterator[Finding]:
     """What is compared is a version: tables, base images and the driver are selected by it."""
     gpu = site.gpu
-    if gpu is not None and gpu.driver is not None and not is_driver(gpu.driver, vendor=gpu.vendor):
-        fix = "write it as the node prints it, e.g. 535.86.10, or unknown"
-        yield _make_fault("site-version", f"'{sanitize(gpu.driver)}' is not a driver version", "gpu.driver", fix)
+    for name in ("driver", "other_driver") if gpu is not None else ():
+        driver = getattr(gpu, name)
+        if gpu is not None and driver is not None and not is_driver(driver, vendor=gpu.vendor):
+            fix = "write it as the node prints it, e.g. 535.86.10, or unknown"
+            yield _make_fault("site-version", f"'{sanitize(driver)}' is not a driver version", f"gpu.{name}", fix)
     if gpu is not None and gpu.cuda_native is not None and not RELEASE.fullmatch(gpu.cuda_native):
         message = f"'{sanitize(gpu.cuda_native)}' is no CUDA release"
         yield _make_fault("site-version", message, "gpu.cuda_native", 'write it as "12.4"')

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ from typing import Any, Literal, Union
 
 import yaml
 
-from builder.model.finding import ConfigError, Finding, Location, find_nearest, make_edit
-from builder.model.text import exists, sanitize
+from builder.model.finding import ConfigError, Finding, Location, find_near_name, make_edit
+from builder.model.text import convert_marked, exists, sanitize
 from builder.sif.bounded import BoundsError, read_file
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -28,6 +28,7 @@ NODE_LIMIT = 20_000
 DEPTH_LIMIT = 50
 DIRECTIVE_LIMIT = 100  # lines that begin with a percent sign
 USUAL = ("environment.yml", "environment.yaml", "env.yml", "requirements.txt")  # names of environment files
+PROJECTS = ("pixi.toml", "pyproject.toml")
 LISTED = 4  # names of files in a message
 SIZE_LIMIT = 4 * 1024 * 1024  # bytes
 
@@ -98,12 +99,18 @@ def describe(value: Value) -> str:
 
 
 def read_text(
-    path: Path, *, what: str, name: str | None = None, at: Location | None = None, limit: int = SIZE_LIMIT
+    path: Path,
+    *,
+    what: str,
+    name: str | None = None,
+    at: Location | None = None,
+    limit: int = SIZE_LIMIT,
+    marked: bool = False,
 ) -> str:
     """Read a small UTF-8 text file; raises ConfigError with the reason and the fix when it cannot.
 
-    `name` is the file's name in messages where it is not the path, `at` the place that names the file, if one does;
-    `limit` is in bytes.
+    `name` is the file's name in messages, `at` the place that names the file; `limit` is in bytes; with `marked` UTF-16
+    and UTF-32 are read by their byte order marks, as pip does.
     """
     name = ADDRESS.sub(r"\1//", name or str(path))
 
@@ -123,16 +130,18 @@ def read_text(
             raise fault("file-missing", f"'{sanitize(name)}' is no file: {here}", fix) from None
         raise fault("file-missing", f"the {what} '{name}' does not exist", _missing(path, at=at)) from None
     except BoundsError:
-        size = f"{limit // 1024**2} MiB"
-        message = f"the {what} '{name}' is larger than {size}"
+        message = f"the {what} '{name}' is larger than {limit // 1024**2} MiB"
         raise fault("file-large", message, f"this is hardly a {what}: check it") from None
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         fix = f"`chmod u+r {shlex.quote(name)}` where it is your own, else ask its owner for the right to read it"
         if getattr(error, "errno", None) == errno.ELOOP:
             fix = "it is a link that leads back to itself: remove it, and name the file itself"
+        elif getattr(error, "errno", None) == errno.ENOTDIR:
+            above = next((one for one in path.parents if one.is_file()), path.parent)
+            reason, fix = f"'{above}' is a file, and no folder", f"name the {what}: {shlex.quote(str(above))}?"
         raise fault("file-unreadable", f"the {what} '{name}' cannot be read: {reason}", fix) from None
-    return _decode(data, what=what, name=name)
+    return _decode(convert_marked(data) if marked else data, what=what, name=name)
 
 
 def _missing(path: Path, *, at: Location | None) -> str:
@@ -165,10 +174,10 @@ def suggest_path(path: Path, *, other: str = "", but: str = "") -> str:
     return "; ".join(filter(None, [listed if path.suffix else "", other])) or "check the path"
 
 
-def find_near_path(path: Path) -> str:
-    """Return the path with the nearest name in the folder of one that does not exist, "" if none is near."""
-    near = find_nearest(path.name, known=_names(path.parent), cutoff=0.75)
-    return str(path.parent / near) if near else ""
+def find_near_path(path: Path, *, fits: Callable[[Path], bool] | None = None) -> str:
+    """Return the path with the nearest name in the folder of one that does not exist, "" if none is near or `fits`."""
+    known = [name for name in _names(path.parent) if fits is None or fits(path.parent / name)]
+    return str(path.parent / near) if (near := find_near_name(path.name, known=known)) else ""
 
 
 def _names(folder: Path) -> list[str]:
@@ -180,7 +189,7 @@ def _names(folder: Path) -> list[str]:
 
 def _suggest_inside(folder: Path) -> str:
     """Return the fix for a folder: the environment file in it."""
-    found = next((name for name in USUAL if (folder / name).is_file()), "")
+    found = next((name for name in (*USUAL, *PROJECTS) if (folder / name).is_file()), "")
     return f"give the file in it: {sanitize(str(folder / found))}" if found else "give the file inside it"
 
 
@@ -193,6 +202,10 @@ def _decode(data: bytes, *, what: str, name: str) -> str:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             message = f"the {what} is UTF-16 text, as PowerShell writes it"
         raise ConfigError(Finding(code="file-encoding", message=message, at=at, fix="save it as UTF-8")) from None
+    if len(data) < 4 * max(data[::2].count(0), data[1::2].count(0)):  # every other byte, of most letters
+        message = f"the {what} is UTF-16 text, as Windows programs write it"
+        at = Location(file=name)
+        raise ConfigError(Finding(code="file-encoding", message=message, at=at, fix="save it as UTF-8"))
     if "\x00" in text:
         message = f"the {what} holds a NUL byte: it is not text"
         fix = "check that it is the right file"
@@ -207,14 +220,17 @@ def _decode(data: bytes, *, what: str, name: str) -> str:
     return text
 
 
-def parse_yaml(text: str, *, file: str, faults: list[Finding] | None = None, nodes: int = NODE_LIMIT) -> Value | None:
+def parse_yaml(
+    text: str, *, file: str, faults: list[Finding] | None = None, nodes: int = NODE_LIMIT, bundled: bool = False
+) -> Value | None:
     """Parse one YAML document, None if it is empty; raises ConfigError if it is invalid.
 
     Duplicate keys are added to `faults`, so that they are reported with the other faults of the file; without it they
-    are raised.
+    are raised. A file that comes with the program (`bundled`) is no bomb: it is read once.
     """
     try:
-        _refuse_bombs(text, file=file, nodes=nodes)
+        if not bundled:
+            _refuse_bombs(text, file=file, nodes=nodes)
         loader = Loader(text)
         try:
             node = loader.get_single_node()

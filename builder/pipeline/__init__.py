@@ -1,0 +1,1 @@
+"""From a request to built images: load, resolve, compile, prepare, run."""

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from builder.compile.arrays import MAX_TASKS, ArrayTask, make_array_plan
 from builder.compile.launch.settings import list_site_variables
-from builder.execute.build_options import ExecutionOptions, Signals
+from builder.execute.build_options import ExecutionOptions, Signals, read_overrides
 from builder.execute.execution import LocalPrefix
 from builder.execute.plan_executor import StepBatch, run_local_steps, select_steps
 from builder.execute.progress import MultiProgress, Progress
@@ -24,8 +24,9 @@ from builder.model.finding import BuilderError
 from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.model.site import Site
+from builder.model.text import exists
 from builder.pipeline.local import run_together
-from builder.pipeline.prepare import PreparedBuild, prepare_build
+from builder.pipeline.prepare import Prepare, PreparedBuild
 from builder.pipeline.request import (
     UI,
     Build,
@@ -38,7 +39,6 @@ from builder.pipeline.request import (
     make_failure,
 )
 from builder.slurm.client import Slurm
-from builder.slurm.job_overrides import read_overrides
 from builder.slurm.ledger import (
     Kind,
     Ledger,
@@ -52,6 +52,8 @@ from builder.slurm.monitor import Monitor
 from builder.slurm.status import ListedPlan, write_plan_list
 from builder.slurm.submit import Steps, SubmitOptions, Task, check_jobs, select_tasks, split_steps, submit
 from builder.slurm.submitted_jobs import describe_interrupt, finish, prepare_again
+from builder.system.files import remove_tree
+from builder.system.layout import JOBS
 from builder.system.process import find_program
 
 
@@ -73,6 +75,7 @@ class Submission:
     built: bool = False  # the image is there: only the second build is wanted, to compare
     steps: tuple[Steps, Steps] | None = None
     number: int = 0
+    new: bool = False  # the folder was not there before
 
     @property
     def image(self) -> Path:
@@ -99,13 +102,13 @@ class Arrays:
     most: int
 
 
-def run_jobs(builds: Builds, *, request: BuildRequest, ui: UI) -> Outcomes:
+def run_jobs(builds: Builds, *, prepare: Prepare, request: BuildRequest, ui: UI) -> Outcomes:
     """Prepare all builds, submit those of each site, and follow them to their outcomes unless there is --no-wait."""
     outcomes: dict[str, Outcome] = {}
     display, place = ui.choose_display(list(builds)), request.output or Path()
     with display.show():
         with Signals().catch(), ExitStack() as held:
-            ready = _prepare(builds, request=request, ui=ui, held=held, outcomes=outcomes)
+            ready = _prepare(builds, prepare=prepare, request=request, ui=ui, held=held, outcomes=outcomes)
             if ready and not request.single:
                 write_arrays(builds, place=place, most=request.parallel)
             for names in group_by_site(builds).values():
@@ -133,14 +136,14 @@ def run_jobs(builds: Builds, *, request: BuildRequest, ui: UI) -> Outcomes:
 
 
 def _prepare(
-    builds: Builds, *, request: BuildRequest, ui: UI, held: ExitStack, outcomes: dict[str, Outcome]
+    builds: Builds, *, prepare: Prepare, request: BuildRequest, ui: UI, held: ExitStack, outcomes: dict[str, Outcome]
 ) -> dict[str, Submission]:
     """Write the plan folders, which are `held` from then on; what does not go on has its outcome."""
     numbers = {name: number for names in group_by_site(builds).values() for number, name in enumerate(names)}
     found = {}
     for name, build in builds.items():
         try:
-            ready = prepare_build(build, request=request, tell=partial(ui.print_line, name), held=held)
+            ready = prepare(build, tell=partial(ui.print_line, name), held=held)
         except BuilderError as error:
             outcomes[name] = make_failure(name, error)
             continue
@@ -267,7 +270,9 @@ def _make_submit_options(
     return SubmitOptions(
         kind=plan.kind,
         site_options=plan.site.scheduler.submit,
-        overrides=read_overrides(jobs.of_jobs, steps=names, account=jobs.account, dependency=jobs.dependency),
+        overrides=read_overrides(
+            jobs.of_jobs, steps=names, account=jobs.find_account(plan.site.name), dependency=jobs.dependency
+        ),
         environment=plan.options.environment,
         variables=variables or {},
         command=command,
@@ -303,8 +308,10 @@ def format_jobs(ledger: Ledger | None) -> list[str]:
 
 
 def submit_plan(what: Submission, *, jobs: SlurmOptions, display: MultiProgress, tell: Tell) -> None:
-    """Submit one plan and `tell` its jobs; raises what stopped it."""
+    """Submit one plan and `tell` its jobs; raises what stopped it, and no plan folder that is new stays then."""
     for error in submit_plans({"": what}, jobs=jobs, display=display).values():
+        if what.new and not exists(what.folder / JOBS):
+            remove_tree(what.folder)
         raise error
     for line in format_jobs(read_ledger(what.folder)):
         tell(line)

@@ -7,14 +7,14 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from builder.execute.build_options import SignalInterrupt
+from builder.execute.build_options import ExecutionOptions, SignalInterrupt
 from builder.execute.parallel import CancelToken, ParallelRunner, choose_parallelism, make_cancellable
 from builder.execute.plan_executor import execute, reproduce
 from builder.execute.progress import MultiProgress, Progress
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError
 from builder.model.report import Report
-from builder.pipeline.prepare import prepare_build
+from builder.pipeline.prepare import Prepare, PreparedBuild
 from builder.pipeline.request import (
     UI,
     Build,
@@ -22,19 +22,19 @@ from builder.pipeline.request import (
     Builds,
     Outcome,
     Outcomes,
-    Tell,
     make_failure,
     make_outcome,
 )
 
 
-def run_here(builds: Builds, *, request: BuildRequest, ui: UI) -> Outcomes:
+def run_here(builds: Builds, *, prepare: Prepare, request: BuildRequest, ui: UI) -> Outcomes:
     """Prepare and run each build; a failure does not stop the others. A fault of recipe itself is raised."""
     display = ui.choose_display(list(builds))
 
     def run(name: str, build: Build, progress: Progress) -> Report | None:
         with ExitStack() as held:
-            report = _report(build, request=request, progress=progress, tell=partial(ui.print_line, name), held=held)
+            ready = prepare(build, tell=partial(ui.print_line, name), held=held)
+            report = _report(ready, options=request.options, progress=progress)
         if report is not None:
             ui.report(name, report)
         return report
@@ -83,9 +83,9 @@ def run_together(
     return Outcomes(outcomes=outcomes, stop=stop)
 
 
-def _report(build: Build, *, request: BuildRequest, progress: Progress, tell: Tell, held: ExitStack) -> Report | None:
+def _report(ready: PreparedBuild, *, options: ExecutionOptions, progress: Progress) -> Report | None:
     """The report of a build, or of a second one that is compared with the image; None where there is nothing to do."""
-    ready, options = prepare_build(build, request=request, tell=tell, held=held), request.options
+    build = ready.build
     if not ready.done:
         return execute(
             build.plan, folder=build.folder, output=build.image, steps=ready.steps, options=options, progress=progress

@@ -9,9 +9,13 @@ from pathlib import Path
 from builder.inspect.attestations import name_attestations
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import exists, sanitize
-from builder.parse.lock_files import name_index, name_site_folder
+from builder.parse.lock_files import name_site_folder
+from builder.parse.recipe import name_index
 from builder.parse.site import find_site_files
 from builder.pipeline.request import Build, BuildRequest
+from builder.sif.bounded import LIMIT, parse_json
+from builder.system.layout import PLAN_FILE, name_failed_copy
+from builder.system.trust import read_below
 
 Input = tuple[str, Path]  # what it is, and where
 
@@ -21,7 +25,11 @@ def check_own_inputs(build: Build, *, request: BuildRequest, image: bool = True)
 
     Without `image` only the plan folder is written.
     """
-    check_not_inputs(list_inputs(build, request=request), image=build.image if image else None, folder=build.folder)
+    inputs = tuple(list_inputs(build, request=request))
+    check_not_inputs(inputs, image=build.image if image else None, folder=build.folder)
+    if image:
+        sources = (path for _, path in inputs)
+        check_not_in_sources(sources, image=build.image, folder=build.folder, recipe=build.plan.recipe)
 
 
 def list_inputs(build: Build, *, request: BuildRequest) -> Iterator[Input]:
@@ -61,6 +69,45 @@ def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Pat
             message = f"the output '{shown}' would overwrite {what} '{own}', which is never replaced"
             fix = f"give another output with {option}"
             raise ConfigError(Finding(code="output-input", message=message, at=Location(file=str(path)), fix=fix))
+
+
+def check_not_in_sources(sources: Iterable[Path], *, image: Path, folder: Path, recipe: str) -> None:
+    """Raise ConfigError where an output is a file of a folder that goes into the image, and not this recipe's image."""
+    tops = [path.resolve() for path in sources if path.is_dir()]
+    for output in (image, name_failed_copy(image)):
+        place = output.resolve()
+        top = next((top for top in tops if top in place.parents), None)
+        if top is None or not exists(place) or place.is_dir() or _is_own(place, folder=folder, recipe=recipe):
+            continue
+        message = f"the output '{sanitize(str(output), limit=400)}' would overwrite a file of the folder"
+        message += f" '{sanitize(str(top), limit=400)}', which goes into the image: it is never replaced"
+        fix = "give another output with -o"
+        raise ConfigError(Finding(code="output-input", message=message, at=Location(file=str(place)), fix=fix))
+
+
+def _is_own(image: Path, *, folder: Path, recipe: str) -> bool:
+    """Whether a recipe of this name made an image: the plan folder next to it is of that recipe, and links to it.
+
+    Another recipe's image is one of the user's files, which the copied folder brings into the new image.
+    """
+    from builder.execute.replaceable import is_plan_folder
+
+    with suppress(OSError, ConfigError, ValueError):
+        if is_plan_folder(folder) and _read_recipe(folder) == recipe:
+            return any(_is_link_to(link, image) for link in folder.iterdir())
+    return False
+
+
+def _read_recipe(folder: Path) -> str:
+    content = parse_json(read_below(folder, PLAN_FILE, limit=LIMIT))
+    return str(content.get("recipe", "")) if isinstance(content, dict) else ""
+
+
+def _is_link_to(link: Path, image: Path) -> bool:
+    try:
+        return link.is_symlink() and link.samefile(image)
+    except OSError:  # it leads to nothing
+        return False
 
 
 def _contains(output: Path, path: Path) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.docker_daemon import check_docker
@@ -18,17 +20,17 @@ from builder.execute.plan_executor import StepBatch, check_local_needs, choose_s
 from builder.execute.plan_folder import check_copies, check_plan_folder, lock_plan_folder
 from builder.execute.preflight import check_output_folder, check_output_reachable, is_login_node
 from builder.execute.progress import QuietProgress
+from builder.execute.replaceable import is_plan_folder
 from builder.execute.report_file import explain_not_current, find_current_result
 from builder.execute.signature import find_signer, is_signed
 from builder.execute.uv_values import check_uv_values
-from builder.execute.written_files import is_plan_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
 from builder.model.text import exists
 from builder.pipeline.own_inputs import check_own_inputs
 from builder.pipeline.request import Build, BuildRequest, Builds, SlurmOptions, Tell
-from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE
+from builder.system.layout import JOBS, KEPT_FILE, PLAN_FILE, SUBMITTED_FILE
 
 OUTPUT_CODES = ("output-input", "output-kind", "output-exists")  # of an output that cannot be written
 
@@ -66,7 +68,14 @@ def check_request(request: BuildRequest, builds: Builds) -> None:
         return
     for build in builds.values():
         if build.site.scheduler.kind != "none" and build.plan.steps[0].batch:
-            check_sbatch(build.site, environment=request.options.environment, recipe=build.recipe.file)
+            line = request.write_plan_line(build.site.name, build.recipe.file)
+            check_sbatch(build.site, environment=request.options.environment, plan_line=line)
+
+
+class Prepare(Protocol):
+    """`prepare_build` of one request."""
+
+    def __call__(self, build: Build, *, tell: Tell, held: ExitStack) -> PreparedBuild: ...
 
 
 def prepare_build(build: Build, *, request: BuildRequest, tell: Tell, held: ExitStack) -> PreparedBuild:
@@ -80,6 +89,7 @@ def prepare_build(build: Build, *, request: BuildRequest, tell: Tell, held: Exit
     elif ready.done:
         tell(f"nothing to do: {build.image} was built from this and {ready.done}; --force builds it again")
     if ready.done:
+        _restore_record(build, ready, options=options)
         return ready
     new = not exists(ready.folder / PLAN_FILE)
     _forget_jobs(build.folder)
@@ -88,8 +98,20 @@ def prepare_build(build: Build, *, request: BuildRequest, tell: Tell, held: Exit
         lock_plan_folder(build.plan, build.folder, recipe_folder=build.home, force=options.force, check_jobs=free)
     )
     if new:  # until now it was not held: another build may have put its image there
-        select_steps(build.plan, folder=ready.folder, output=ready.output, options=options)
+        select_steps(build.plan, folder=ready.folder, output=ready.output, options=options, named=build.image)
     return ready
+
+
+def _restore_record(build: Build, ready: PreparedBuild, *, options: ExecutionOptions) -> None:
+    """Write the plan and the report of an image into its folder again, where a later build failed to replace it."""
+    if not (ready.folder / KEPT_FILE).exists():
+        return
+    from builder.inspect.origin import read_image_report, restore_report
+
+    free = partial(check_jobs_ended, environment=options.environment)
+    with lock_plan_folder(build.plan, build.folder, recipe_folder=build.home, check_jobs=free):
+        if read_image_report(ready.folder, ready.output)[1]:
+            restore_report(ready.folder)
 
 
 def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None = None) -> PreparedBuild:
@@ -120,10 +142,13 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
     with refusals.collect():
         # Before the plan folder changes: it belongs to the image that is there.
         why = partial(explain_not_current, plan, folder=folder, output=image, recipe_folder=build.home)
-        select_steps(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
+        makes = build.makes_folder
+        select_steps(plan, folder=folder, output=output, options=options, named=image, makes=makes, why=why)
+        if options.start:
+            _check_skipped_products(build, steps, folder=folder)
     with refusals.collect():
         check_plan_folder(plan, build.folder, recipe_folder=build.home, force=options.force)
-        check_copies(plan, recipe_folder=build.home)
+        check_copies(plan, folder=build.folder, recipe_folder=build.home)
     with refusals.collect(needed=True):
         here, jobs = _split_here_and_jobs(plan, steps, folder=folder, request=request)
         # Of a machine that lacks something one word is enough.
@@ -150,6 +175,17 @@ def _find_done(build: Build, *, options: ExecutionOptions, folder: Path) -> str:
     return done if done and (not options.sign or is_signed(build.image)) else ""
 
 
+def _check_skipped_products(build: Build, steps: tuple[Step, ...], *, folder: Path) -> None:
+    """Raise ConfigError where a step is skipped and another plan, as of an earlier recipe, has made its product."""
+    from builder.inspect.origin import compute_sources_identity, find_old_product
+
+    sources = compute_sources_identity(build.plan, recipe_folder=build.home, folder=folder)
+    if name := find_old_product(build.plan, steps, folder=folder, sources=sources):
+        message = f"'{folder / name}' was not made from this recipe, base image and site as they are now"
+        fix = "build it again with --force, without --from"
+        raise ConfigError(Finding(code="no-product", message=message, at=Location(file=str(folder / name)), fix=fix))
+
+
 def _keep_others_out(folder: Path, *, held: ExitStack | None) -> None:
     """Lock a plan folder that exists, so that what is looked at stays so; a dry run only looks at its lock."""
     if held is not None and is_plan_folder(folder):
@@ -164,8 +200,8 @@ def _check_machine_needs(
     """Refuse what this machine cannot do; of all `steps` those of `here` run on it."""
     environment = request.options.environment
     check_machine(
-        build.site, build.plan, steps=steps, here=here, environment=environment, recipe=build.recipe.file,
-        base_at=build.base_at, sure=request.here,
+        build.site, build.plan, steps=steps, here=here, environment=environment,
+        plan_line=request.write_plan_line(build.site.name, build.recipe.file), base_at=build.base_at, sure=request.here,
     )  # fmt: skip
     if here:
         work = StepBatch(
@@ -175,7 +211,11 @@ def _check_machine_needs(
         try:
             check_local_needs(work)
         except ToolError as error:
-            raise ToolError(*(_name_other_backend(finding, build) for finding in error.findings)) from None
+            line = request.write_plan_line(build.site.name, build.recipe.file)
+            named = (
+                _name_jobs_there(finding, here, site=build.site.name, plan_line=line) for finding in error.findings
+            )
+            raise ToolError(*(_name_other_backend(finding, build) for finding in named)) from None
         check_docker(here, environment=environment)
 
 
@@ -203,6 +243,17 @@ class Refusals:
         return type(first)(*dict.fromkeys((*first.findings, *more))) if more else first
 
 
+def _name_jobs_there(finding: Finding, here: tuple[Step, ...], *, site: str, plan_line: str) -> Finding:
+    """The finding on a missing program of a step that can be a job of the site, after steps that only run here."""
+    lead = list(itertools.takewhile(lambda step: not step.batch, here))
+    later = next((step for step in here if step.batch and f"step '{step.name}'" in finding.message), None)
+    if finding.code != "no-program" or not lead or later is None:
+        return finding
+    scripts = " and ".join(f"`bash {step.script}`" for step in lead)
+    there = f"`{plan_line}`, run {scripts} in that folder, copy it to '{site}', and go on there with"
+    return replace(finding, fix=f"{finding.fix}; or {there} `--from {later.name} --submit`")
+
+
 def _name_other_backend(finding: Finding, build: Build) -> Finding:
     """The finding on a missing program of a backend that --backend names: the site has one that it uses by default."""
     first, wanted = build.site.build.backends[0], build.context.backend
@@ -225,7 +276,7 @@ def _check_place(build: Build, *, request: BuildRequest, refusals: Refusals) -> 
     """Refuse to submit where there is nothing to submit to, and to work where one should not."""
     options = request.options
     with refusals.collect():
-        check_offline(build.plan, options)
+        check_offline(build.plan, options, backends=build.site.build.backends)
         if options.reproduce:
             from builder.execute.reproduction import check_comparable
 
@@ -247,7 +298,8 @@ def _check_place(build: Build, *, request: BuildRequest, refusals: Refusals) -> 
     with refusals.collect():
         check_scheduler(build.site)
         if not lead:  # else what this machine can do is done here first
-            check_sbatch(build.site, environment=options.environment, recipe=build.recipe.file)
+            line = request.write_plan_line(build.site.name, build.recipe.file)
+            check_sbatch(build.site, environment=options.environment, plan_line=line)
         check_account(build.site, slurm=request.slurm)
     with refusals.collect():
         if lead:
@@ -255,12 +307,12 @@ def _check_place(build: Build, *, request: BuildRequest, refusals: Refusals) -> 
             check_here(build.site, here=request.here, what=what, jobs=False)
 
 
-def check_offline(plan: Plan, options: ExecutionOptions) -> None:
+def check_offline(plan: Plan, options: ExecutionOptions, *, backends: Collection[str]) -> None:
     """Refuse what needs servers where none may be asked."""
     if options.environment.get("RECIPE_OFFLINE"):  # few builds load what knows of it
         from builder.execute import fetch
 
-        fetch.check_offline(plan, options)
+        fetch.check_offline(plan, options, backends=backends)
 
 
 def check_jobs_possible(site: Site, *, slurm: SlurmOptions) -> None:
@@ -284,7 +336,7 @@ def make_no_scheduler(site: Site) -> Finding:
 
 def check_account(site: Site, *, slurm: SlurmOptions) -> None:
     """Raise ConfigError where an account is required and none is given."""
-    if site.scheduler.account == "required" and not slurm.account:
+    if site.scheduler.account == "required" and not slurm.find_account(site.name):
         message = f"'{site.name}' requires a Slurm account"
         form = site.scheduler.account_form or "NAME"
         fix = f"give --account={shlex.quote(form)}, or set SBATCH_ACCOUNT"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,11 @@ from builder.execute.build_options import ExecutionOptions, SignalInterrupt
 from builder.execute.progress import MultiProgress
 from builder.model.finding import BuilderError, Finding, Location
 from builder.model.plan import Plan, Step
-from builder.model.recipe import Recipe
-from builder.model.report import UNTESTED, Report
+from builder.model.recipe import WHOLE, InputChoice, Recipe
+from builder.model.report import Report
 from builder.model.site import Site
 from builder.model.target import Context
-from builder.model.text import sanitize
+from builder.model.text import UNTESTED, sanitize
 from builder.system.layout import plan_folder
 
 Shape = tuple[int | None, int | None]  # nodes, and devices of each; None: not said
@@ -32,7 +33,17 @@ class SlurmOptions:
     cancel_on_interrupt: bool = False
     dependency: str = ""
     account: str = ""
+    accounts: Mapping[str, str] = field(default_factory=dict)  # of sites, where `account` is not given
     of_jobs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def find_account(self, site: str) -> str:
+        """The account of jobs at a site, "" where none is given."""
+        return self.account or self.accounts.get(site, "")
+
+
+def write_plan_line(site: str, file: str) -> str:
+    """The command that writes the plan folder of a file for a site."""
+    return f"recipe plan {shlex.join([site, file])}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +55,8 @@ class BuildRequest:
 
     sites: tuple[str, ...]
     files: tuple[Path, ...]
-    sites_folder: Path
+    choice: InputChoice = WHOLE  # what of a project is taken
+    sites_folder: Path | Sequence[Path]  # those of the user's own sites
     context: Context
     options: ExecutionOptions
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
@@ -53,7 +65,9 @@ class BuildRequest:
     output: Path | None = None
     dry_run: bool = False
     here: bool = False  # allow heavy work on a login node
+    update: bool = False  # change the installation that is there
     parallel: int | None = None
+    write_plan_line: Callable[[str, str], str] = write_plan_line  # with the options that were given
 
     @property
     def single(self) -> bool:

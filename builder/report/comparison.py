@@ -9,17 +9,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from builder.model.results import Results, WorkloadResult
-from builder.model.units import format_bytes, format_duration, format_number, format_ratio
-from builder.report.metrics import (
+from builder.model.text import format_bytes, format_duration, format_number, format_ratio
+from builder.report.tables import (
     FIRST_STEP,
+    LETTERS,
     PARTS,
+    ResultTable,
     choose_key_transfer,
     compute_step_seconds,
     compute_throughput,
+    describe_results,
     find_import_seconds,
 )
-from builder.report.tables import LETTERS, ResultTable, describe_results
-from builder.smoke.amounts import format_size
+from builder.smoke.options import format_size
 
 
 @dataclass(frozen=True, kw_only=True)

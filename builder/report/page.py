@@ -13,14 +13,13 @@ from urllib.parse import quote
 
 from builder.compile.render import read_template, render_page
 from builder.model.plan import choose_program
-from builder.model.report import UNTESTED
 from builder.model.results import Results, Stage
-from builder.model.units import format_bytes, format_duration, format_number
+from builder.model.text import UNTESTED, format_bytes, format_duration, format_number
 from builder.report import tables
 from builder.report.comparison import find_differences, tabulate_comparison
-from builder.report.metrics import choose_key_transfer, find_import_seconds
 from builder.report.plots import explain_missing, make_plots
-from builder.smoke.amounts import format_size
+from builder.report.tables import choose_key_transfer, find_import_seconds
+from builder.smoke.options import format_size
 
 STATUS_TITLES = {
     "passed": "passed",

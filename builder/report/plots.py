@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from html import escape
 
 from builder.model.results import Results, WorkloadResult
-from builder.model.units import format_duration, format_number
+from builder.model.text import format_duration, format_number
 from builder.report import svg as axes
-from builder.report.metrics import OTHER, PARTS, compute_throughput, find_shared_cores, split_time
 from builder.report.svg import (
     COLORS,
     WIDTH,
@@ -21,8 +20,16 @@ from builder.report.svg import (
     make_label,
     make_tooltip,
 )
-from builder.report.tables import ResultTable, assign_letters
-from builder.smoke.amounts import format_size
+from builder.report.tables import (
+    OTHER,
+    PARTS,
+    ResultTable,
+    assign_letters,
+    compute_throughput,
+    find_shared_cores,
+    split_time,
+)
+from builder.smoke.options import format_size
 
 ROW, TOP, BOTTOM, LEFT, RIGHT = 42, 4, 42, 2, 14
 

@@ -14,11 +14,11 @@ from stat import S_ISREG
 from typing import Any
 
 from builder.inspect.attestations import name_attestations
-from builder.inspect.origin import is_image_of
+from builder.inspect.origin import is_image_of, read_image_report, read_plan_digest
 from builder.model.finding import ConfigError, Finding, Location
-from builder.model.mask import Mask
 from builder.model.result_documents import ResultDocuments, assemble_results
 from builder.model.results import Artifact, Results, SbomPackage, Stage
+from builder.model.secrets import Mask
 from builder.model.text import exists, is_plain_path, to_dict, to_integer, to_list, to_text
 from builder.sif import tree
 from builder.sif.bounded import BoundsError, read_json
@@ -28,15 +28,15 @@ from builder.system.layout import (
     README_FILE,
     REPORT_FILE,
     RESULTS,
+    SMOKE_FILE,
     SUBMITTED_FILE,
     VERDICT_FILE,
     plan_folder,
 )
-from builder.system.log import Lines
+from builder.system.step_output import Lines
 
 SIZE_LIMIT = 64 * 1024 * 1024  # bytes; a thousand ranks leave two million
 SCHEMA = 1
-_SMOKE = re.compile(r"smoke-(?P<name>[\w.-]+)\.json")
 _RANK = re.compile(r".*\.json\.rank\d+\.json")
 _FIX = "give a report.json, a plan folder, a results folder, or an image with its plan folder next to it"
 
@@ -69,6 +69,11 @@ def _read_path(found: ResultDocuments, path: Path) -> Path | None:
     elif path.name and plan_folder(path).is_dir():
         folder = plan_folder(path)
         _read_folder(found, folder)
+        report, kept = read_image_report(folder, path)
+        if kept:  # a later build was stopped or has failed, and the image is still there
+            found.report = report
+            if report.get("plan") != read_plan_digest(folder):
+                found.plan = _read_target(report)
     elif path.suffix in (".sif", ".tar", ".sqfs"):
         message = f"the image '{path}' has no plan folder next to it ('{plan_folder(path)}')"
         raise _fault("report-missing", message, at=path)
@@ -76,6 +81,12 @@ def _read_path(found: ResultDocuments, path: Path) -> Path | None:
         _read_file(found, path)
         folder = path.parent
     return folder if (folder / PLAN_FILE).is_file() else None
+
+
+def _read_target(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What a report knows of its plan: the folder holds that of a later build."""
+    words = to_text(report.get("target"), limit=400).rsplit(".", 2)
+    return dict(zip(("recipe", "site", "backend"), words, strict=False)) if len(words) == 3 else {}
 
 
 def _was_not_built(path: Path) -> bool:
@@ -124,7 +135,7 @@ def _read_folder(found: ResultDocuments, folder: Path) -> None:
 def _read_smoke(found: ResultDocuments, folder: Path) -> None:
     """Read the results of a smoke script that was run by hand in the plan folder."""
     for path in sorted(folder.glob("smoke-*.json")):
-        matched = _SMOKE.fullmatch(path.name)
+        matched = SMOKE_FILE.fullmatch(path.name)
         content = _read_or_note(found, path)
         if matched is not None:
             found.shapes.setdefault("", {})[matched["name"]] = content

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from builder.model.units import format_tick
+from builder.model.text import format_tick
 
 
 def make_element(name: str, *content: str, **attributes: object) -> str:

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Literal
+
+from packaging.version import Version
 
 from builder.model.finding import Finding, Location, make_edit
 from builder.model.recipe import CondaSpec, Recipe
 from builder.model.site import BaseImage, Site
-from builder.model.target import Context
+from builder.model.target import Context, Torch
 from builder.parse.gpu_tables import load_image_table, load_package_table
 from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, to_specifier
-from builder.resolve.requested import COMPANIONS, RequestedTorch, find_requested_family, find_torch_dependent
-from builder.resolve.torch import find_release, read_python_pin, serves_cuda
+from builder.resolve.indexes import TORCH_HOST, list_pages
+from builder.resolve.releases import select_releases
+from builder.resolve.requested import (
+    COMPANIONS,
+    RequestedTorch,
+    find_requested_family,
+    find_torch_dependent,
+    to_release,
+)
+from builder.resolve.tokens import find_vendor, list_all_tokens, list_tokens, parse_cuda, parse_rocm, serves_cuda
+from builder.resolve.torch import find_release, read_python_pin
 
 Family = Literal["", "ngc-pytorch", "intel-ipex"]
 FAMILIES: Mapping[str, Family] = {
     "nvcr.io/nvidia/pytorch": "ngc-pytorch",
     "intel/intel-extension-for-pytorch": "intel-ipex",
 }
+# What the name of an image in a registry says of the GPUs that its software was built for.
+_NAMED_VENDORS = (
+    ("nvidia", re.compile(r"nvcr\.io/(?!nvidia/base/)|nvidia/|.*[-_.:]cu(?:da-?)?1\d")),
+    ("amd", re.compile(r"rocm/|.*[-_.:]rocm-?\d")),
+    ("intel", re.compile(r"intel/(?:intel-extension-for-pytorch|deep-learning-essentials)\b|.*[-_.:]xpu\b")),
+)
+# NVIDIA's images of CUDA: those for compiling hold cuda-compat.
+_COMPAT = re.compile(r"docker://(?:docker\.io/|nvcr\.io/)?nvidia/cuda:.*-devel")
 UBUNTU_GLIBC = {"20.04": "2.31", "22.04": "2.35", "24.04": "2.39"}
 NOT_INSTALLED = ("python", "nodefaults")
 
@@ -80,33 +100,75 @@ def _list_ipex_images(name: str, *, source: tuple[str, ...]) -> Iterator[BaseIma
                 provides=kept,
                 family="intel-ipex",
                 glibc="2.35",
-                unsure=tuple(item for item in ipex.unsure if item in kept),
+                unsure=tuple(item for item in ipex.unsure if item in (*kept, "python")),
             )
 
 
 def choose_base(recipe: Recipe, *, site: Site, context: Context) -> tuple[BaseImage, tuple[Finding, ...]]:
     """Choose the base image; the findings say why its Python cannot take the packages (none: it can).
 
-    The order: the command line, the recipe, the site's first image whose Python can take the recipe, the site's first
-    image without torch (a new environment needs none).
+    The order: the command line, the recipe, the image with the newest torch whose Python can take the recipe, the
+    site's first image without torch (a new environment needs none).
     """
     own = context.base or recipe.container.base
     if own:
         image = next((image for image in list_candidates(site) if image.reference == own), None) or _find_known(own)
-        return image, tuple(find_obstacles(recipe, image=image, site=site))
+        return image, tuple(find_obstacles(recipe, image=image, site=site, sure=False))
     closest: tuple[BaseImage, tuple[Finding, ...]] | None = None
-    for image in list_candidates(site) if wants_torch(recipe) else ():
-        if "torch" not in image.provides:
-            continue
+    for image in _sort_by_torch(list_candidates(site)) if wants_torch(recipe) else ():
         found = tuple(find_obstacles(recipe, image=image, site=site))
         if not found:
             return image, ()
-        if closest is None or len(found) < len(closest[1]):
+        if closest is None or _count_obstacles(found) < _count_obstacles(closest[1]):
             closest = (image, found)
     if closest is not None and recipe.container.python == "base":
-        return closest
+        image = closest[0]
+        disputed = not is_served(image, site=site) and is_served(image, site=site, sure=False)
+        return image, tuple(find_obstacles(recipe, image=image, site=site, sure=False)) if disputed else closest[1]
     plain = next((image for image in site.base_images if "torch" not in image.provides), site.base_images[0])
     return plain, closest[1] if closest else tuple(find_obstacles(recipe, image=plain, site=site))
+
+
+def _count_obstacles(found: tuple[Finding, ...]) -> tuple[bool, bool, int]:
+    """Count what is against an image; one that the driver serves, and with the torch of the recipe, explains most."""
+    codes = {one.code for one in found}
+    return "base-driver" in codes, "base-torch" in codes, len(found)
+
+
+def _sort_by_torch(images: Iterable[BaseImage]) -> list[BaseImage]:
+    """Sort the images that have a torch by its release, the newest first; of equal ones the site's own are first."""
+    known = [(to_release(image.provides["torch"]), image) for image in images if "torch" in image.provides]
+    return [image for _, image in sorted(known, key=lambda item: item[0] or Version("0"), reverse=True)]
+
+
+def find_image_vendor(image: BaseImage) -> str:
+    """Return the vendor of the GPUs that an image was built for, "" if that is not known."""
+    if image.rocm or image.cuda:
+        return "amd" if image.rocm else "nvidia"
+    if not image.reference.startswith("docker://"):
+        return ""
+    name = image.reference.removeprefix("docker://").removeprefix("docker.io/").removeprefix("library/")
+    return next((vendor for vendor, pattern in _NAMED_VENDORS if pattern.match(name)), "")
+
+
+def match_rocm(base: BaseImage, *, torch: Torch | None, site: Site) -> BaseImage:
+    """Return the site's image without torch that has the ROCm of the chosen wheel, else the given one.
+
+    The Python stays: the place of the packages was chosen by it.
+    """
+    if torch is None or torch.provided or not torch.token.startswith("rocm"):
+        return base
+    wanted = parse_rocm(torch.token)
+    same = (
+        image
+        for image in (base, *site.base_images)
+        if image.rocm and _cut_version(image.rocm) == wanted and image.python == base.python
+    )
+    return next((image for image in same if image is base or "torch" not in image.provides), base)
+
+
+def _cut_version(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def wants_torch(recipe: Recipe) -> bool:
@@ -123,17 +185,51 @@ def _find_known(reference: str) -> BaseImage:
     return next((row for row in rows if row.reference == reference), BaseImage(reference=reference, source=()))
 
 
-def find_obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Finding]:
+def is_served(image: BaseImage, *, site: Site, sure: bool = True) -> bool:
+    """Whether the site's driver serves an image's CUDA or ROCm; without `sure` where one of two sources says so.
+
+    Where the driver is unknown, it is sure for the oldest CUDA that the image's torch has wheels for.
+    """
+    if image.cuda and site.gpu is not None and site.vendor == "nvidia":
+        if sure and site.gpu.driver is None and (oldest := _find_oldest_cuda(image, site=site)):
+            return int(image.cuda.partition(".")[0]) <= oldest
+        return serves_cuda(image.cuda, site=site, sure=sure) or (not sure and has_compat(image, site=site))
+    if image.rocm and site.gpu and site.gpu.rocm:
+        return _cut_version(image.rocm) in (*site.gpu.rocm, *(() if sure else site.gpu.rocm_disputed))
+    return True
+
+
+def _find_oldest_cuda(image: BaseImage, *, site: Site) -> int:
+    """Find the oldest major of CUDA that the wheels of the image's torch are built for, 0 if none is known."""
+    row = find_release(image.provides.get("torch", "unknown"))
+    tokens = list_all_tokens(row, arch=site.node.arch) if row is not None else ()
+    majors = [int(parse_cuda(token).partition(".")[0]) for token in tokens if find_vendor(token) == "nvidia"]
+    return min(majors, default=0)
+
+
+def has_compat(image: BaseImage, *, site: Site) -> bool:
+    """Whether an image brings a newer user-space driver of its own, on a site where that takes the place of the host's.
+
+    NVIDIA's images for data-centre GPUs have it as cuda-compat.
+    """
+    allowed = site.gpu is not None and site.gpu.cuda_compat == "yes"
+    return (
+        allowed and bool(image.cuda) and (image.family == "ngc-pytorch" or _COMPAT.match(image.reference) is not None)
+    )
+
+
+def find_obstacles(recipe: Recipe, *, image: BaseImage, site: Site, sure: bool = True) -> Iterator[Finding]:
     """Find everything in a recipe that the base image's own Python cannot take, each with a fix."""
     if "torch" not in image.provides:
         message = f"the base image '{image.reference}' is not known to have torch"
         yield Finding(code="base-no-torch", message=message, fix="use container.python: env")
         return
-    if image.cuda and not serves_cuda(image.cuda, site=site):
-        driver = site.gpu.driver if site.gpu else ""
+    served = is_served(image, site=site, sure=sure)
+    if image.cuda and not served:
+        driver = (site.gpu.driver if site.gpu else "") or "not known"
         message = f"the base image '{image.reference}' holds CUDA {image.cuda}, the driver of '{site.name}' is {driver}"
         yield Finding(code="base-driver", message=message, fix="choose an image with an older CUDA")
-    if image.rocm and site.gpu and site.gpu.rocm and ".".join(image.rocm.split(".")[:2]) not in site.gpu.rocm:
+    if image.rocm and site.gpu and not served:
         message = (
             f"the base image '{image.reference}' holds ROCm {image.rocm}, the driver of '{site.name}' does not serve it"
         )
@@ -148,6 +244,7 @@ def find_obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[
             code="base-python", message=message, at=at, fix=f"use python={image.python}, or container.python: env"
         )
     yield from _binary_obstacles(recipe, image=image)
+    yield from _index_obstacles(recipe, image=image, site=site)
     for spec in recipe.conda:
         yield from _conda_obstacles(spec, recipe=recipe, image=image)
 
@@ -188,6 +285,9 @@ def _companion_obstacles(asked: dict[str, RequestedTorch], *, image: BaseImage) 
         elif item.unclear or (item.local and item.local not in brought):
             message = f"'{item.text}' pins a build that the base image '{image.reference}' does not have"
             fix = f"write {name} without a build, or use container.python: env"
+        elif known == "unknown" and item.specifier:
+            message = f"'{item.text}' is requested, and the {name} of the base image '{image.reference}' is not known"
+            fix = f"write {name} without a version, or use container.python: env"
         elif known and known != "unknown" and not item.allows(known):
             message = f"'{item.text}' is requested, but the base image '{image.reference}' has {name} {known}"
             fix = f"write {name} without a version, or use container.python: env"
@@ -198,12 +298,31 @@ def _companion_obstacles(asked: dict[str, RequestedTorch], *, image: BaseImage) 
 
 def _binary_obstacles(recipe: Recipe, *, image: BaseImage) -> Iterator[Finding]:
     """Report wheels compiled for a released torch: they do not load with the image's own build of torch."""
-    compiled = {pin.package for pin in load_package_table().torch_pins}
+    table = load_package_table()
+    compiled = {pin.package for pin in table.torch_pins}
+    pages = [page for page in list_pages(recipe.pip_options) if page.torch]
+    if pages:
+        compiled |= {row.name for row in table.packages if row.tools} | {"pyg-lib"}
+        compiled |= {line.name for line in recipe.pip if any(page.has(line) for page in pages)}
     for line in recipe.pip:
         if line.name in compiled and line.name not in image.provides:
             at = Location(file=line.file or recipe.file, line=line.line)
             message = f"'{line.text}' is compiled for a released torch, the base image '{image.reference}' has its own"
             yield Finding(code="base-binary", message=message, at=at, fix="use container.python: env")
+
+
+def _index_obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Finding]:
+    """Report an index of torch for the site's GPUs: what it holds is not what the image has."""
+    options, asked = recipe.pip_options, find_requested_family(recipe)
+    for url in filter(None, (options.index_url, *options.extra_index_urls, *options.find_links)) if asked else ():
+        token = url.rstrip("/").rpartition("/")[2]
+        if TORCH_HOST not in url or "/nightly" in url or find_vendor(token) != site.vendor:
+            continue
+        if image.provides["torch"].endswith(f"+{token}"):  # Intel's images hold the wheel of that index
+            continue
+        if any(token in list_tokens(row, site=site) for row in select_releases(asked, packages=recipe.pip)):
+            message = f"the recipe names the index '{url}', the base image '{image.reference}' has its own torch"
+            yield Finding(code="base-build", message=message, fix="remove the index, or use container.python: env")
 
 
 def _conda_obstacles(spec: CondaSpec, *, recipe: Recipe, image: BaseImage) -> Iterator[Finding]:

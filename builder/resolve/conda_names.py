@@ -12,6 +12,7 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
+from builder.model.recipe import CondaSpec, Recipe
 from builder.parse.decoder import Decoder
 from builder.parse.yaml import parse_yaml, read_text
 
@@ -31,6 +32,7 @@ class NameTable:
     checked: str
     same: str  # words
     renamed: Mapping[str, str]
+    unsure: tuple[str, ...]  # of both, no source confirms these
     other: Mapping[str, str]
     torch_choosers: tuple[str, ...]
     torch_parts: tuple[str, ...]
@@ -43,7 +45,8 @@ class NameTable:
 
 @cache
 def load_name_table() -> NameTable:
-    tree = parse_yaml(read_text(NAME_TABLE_FILE, what="table of conda names"), file=str(NAME_TABLE_FILE))
+    text = read_text(NAME_TABLE_FILE, what="table of conda names")
+    tree = parse_yaml(text, file=str(NAME_TABLE_FILE), bundled=True)
     decoder = Decoder(file=str(NAME_TABLE_FILE))
     table = decoder.decode_table(tree, NameTable, key="") if tree is not None else None
     assert table is not None, decoder.findings
@@ -61,6 +64,24 @@ def _python_names() -> Mapping[str, str]:
 def find_python_name(conda: str) -> str | None:
     """Find the PyPI name of a conda package; None if it is not known to be a Python package."""
     return _python_names().get(canonicalize_name(conda))
+
+
+@cache
+def is_unsure_name(conda: str) -> bool:
+    """Whether no source confirms which Python package a conda package is."""
+    return canonicalize_name(conda) in load_name_table().unsure
+
+
+def find_conda_cuda(recipe: Recipe) -> tuple[CondaSpec, str] | None:
+    """Find the dependency that names the CUDA of PyTorch's builds, and the build: pytorch-cuda=12.4 is cu124."""
+    for spec in recipe.conda:
+        version = re.fullmatch(r"={0,2}(1[0-9])\.([0-9])(?:\.[0-9*]+)*", spec.version)
+        if spec.name in (*CUDA_VERSIONS, "pytorch-cuda") and version:
+            return spec, f"cu{version[1]}{version[2]}"
+        built = re.search(r"cuda_?(1[0-9])\.?([0-9])", spec.build)
+        if find_python_name(spec.name) == "torch" and built:
+            return spec, f"cu{built[1]}{built[2]}"
+    return None
 
 
 @cache

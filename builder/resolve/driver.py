@@ -1,15 +1,20 @@
-"""Change the GPU driver of a site: after an update, or as read on a node."""
+"""Change the GPU driver of a site, after an update or as read on a node; the GPU as the audit of packages needs it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from builder.model.finding import ConfigError, Finding
 from builder.model.site import Gpu, Site
-from builder.parse.gpu_tables import load_driver_table
+from builder.parse.driver_tables import load_driver_table
 from builder.parse.site_rules import is_driver
+
+if TYPE_CHECKING:
+    from builder.audit.judged_machine import Machine
+
 
 OLDEST_DRIVER = 100  # the first number of NVIDIA's drivers is larger, that of a CUDA is not
 
@@ -28,10 +33,21 @@ def apply_driver(site: Site, driver: str) -> Site:
             message = f"the site '{site.name}' has no GPU: it has no driver"
             raise ConfigError(Finding(code="driver", message=message, fix="remove --driver"))
         return site
+    if driver and gpu.other_driver:  # read on a node: the two readings have been decided between
+        gpu = replace(gpu, other_driver=None, other_driver_checked=None, unsure=())
+        site = replace(site, gpu=gpu)
     if driver in ("", gpu.driver):
         missing = (gpu.vendor == "amd" and not gpu.rocm) or (gpu.vendor == "nvidia" and gpu.cuda_native is None)
         return replace(site, gpu=_follow(gpu, gpu.driver)) if missing and gpu.driver else site
-    return replace(site, gpu=replace(_follow(gpu, driver), driver_checked=None, unsure=()))
+    return replace(site, gpu=replace(_follow(gpu, driver), driver_checked=None, rocm_disputed=(), unsure=()))
+
+
+def apply_compat(site: Site, *, cuda: str) -> Site:
+    """Return the site with the driver that came with a CUDA, whose user-space part an image brings along."""
+    release = ".".join(cuda.split(".")[:2])
+    rows = [row for row in load_driver_table().cuda_toolkits if f"{row.cuda}.".startswith(f"{release}.")]
+    least = min((row.driver for row in rows), key=Version, default="")
+    return apply_driver(site, least) if least else site
 
 
 def _follow(gpu: Gpu, driver: str) -> Gpu:
@@ -50,7 +66,18 @@ def _amd(gpu: Gpu, driver: str) -> Gpu:
         known = ", ".join(row.kmd for row in load_driver_table().rocm_windows)
         message = f"no table says which ROCm the driver '{driver}' serves"
         raise ConfigError(Finding(code="driver", message=message, fix=f"known kernel drivers: {known}"))
-    return replace(gpu, driver=driver, rocm=row.user_space, rocm_safe=None)
+    patch = Version(read_kernel_patch(driver))
+    more = (user_space for user_space, first in row.patches.items() if patch >= Version(first))
+    return replace(gpu, driver=driver, rocm=tuple(sorted({*row.user_space, *more}, key=Version)), rocm_safe=None)
+
+
+def read_kernel_patch(driver: str) -> str:
+    """Read the patch release of a kernel driver: 6.3.3 of 6.3.60303, 30.10.1 of itself; X.Y where none is certain."""
+    kernel, module = find_kernel_driver(driver), driver.partition("-")[0]
+    tail = module.removeprefix(f"{kernel}.") if module.startswith(f"{kernel}.") else ""
+    if tail.isdigit() and len(tail) == 5:  # 60303 is ROCm 6.3.3
+        return f"{kernel}.{int(tail[3:])}"
+    return module if tail.isdigit() else kernel
 
 
 def find_kernel_driver(driver: str) -> str:
@@ -111,3 +138,25 @@ def _refuse_cuda(driver: str) -> None:
     fix = f"CUDA {driver} came with the driver {least}: " if least else ""
     fix += "nvidia-smi prints the driver of a node as 'Driver Version'"
     raise ConfigError(Finding(code="driver", message=message, fix=fix))
+
+
+def make_machine(site: Site) -> Machine:
+    """What the audit has to know of a site; the driver of CUDA serves majors by minor-version compatibility."""
+    from builder.audit.judged_machine import Machine
+
+    glibc = next((image.glibc for image in site.base_images[:1] if image.glibc), "")
+    plain = Machine(vendor=site.vendor, arch=site.node.arch, glibc=glibc, level=site.node.level or "")
+    gpu = apply_driver(site, "").gpu
+    if gpu is None:
+        return plain
+    return replace(plain, targets=(gpu.target,), majors=_list_majors(gpu), cuda=gpu.cuda_native or "")
+
+
+def _list_majors(gpu: Gpu) -> tuple[int, ...]:
+    """Majors of CUDA or ROCm that the driver serves, none where that is not known."""
+    if gpu.vendor == "amd":
+        return tuple(sorted({Version(version).major for version in (*gpu.rocm, *gpu.rocm_disputed)}))
+    if gpu.vendor == "nvidia" and gpu.driver:
+        driver = max(map(Version, filter(None, (gpu.driver, gpu.other_driver))))
+        return tuple(sorted(row.major for row in load_driver_table().cuda_majors if Version(row.min_driver) <= driver))
+    return ()

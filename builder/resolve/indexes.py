@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from urllib.parse import unquote
 
-from builder.model.recipe import PipOptions
+from builder.model.recipe import PipOptions, PipRequirement
+from builder.model.site import Vendor
 from builder.model.target import Torch
-from builder.resolve.torch import find_vendor
+from builder.resolve.tokens import find_vendor
 
 TORCH_HOST = "://download.pytorch.org/whl"
 EVERY_BUILD = ("", "torch_stable.html")  # what is below it with files of all builds
+VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")
+_PAGE_BUILD = re.compile(r"(?<![a-z0-9])(cu[1-9]\d{1,2}|rocm-?(?:rel-)?\d[\d.]*|xpu|cpu)(?![a-z0-9])")
+_PAGE_TORCH = re.compile(r"(?<![a-z])torch-?(\d+\.\d+(?:\.\d+)?)")
 LOCAL_VERSION = re.compile(r"===?[^\s,;+@]+\+([A-Za-z0-9.]+)")
 
 
@@ -33,6 +40,53 @@ def is_kept_index(url: str, *, torch: Torch | None, builds: Collection[str]) -> 
 def is_build(local: str) -> bool:
     """Whether a local version is one of PyTorch's builds."""
     return local == "cpu" or bool(find_vendor(local))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelPage:
+    """An address of wheels that names what they were compiled for; `torch` is "" where it names none."""
+
+    url: str
+    build: str
+    torch: str
+
+    @property
+    def vendor(self) -> Vendor:
+        """The vendor whose devices the wheels are for."""
+        found = find_vendor(self.build)
+        return next((vendor for vendor in VENDORS if vendor == found), "cpu")
+
+    def serves(self, torch: Torch) -> bool:
+        """Whether the wheels are for a torch: its first two numbers, and a build of the same CUDA or ROCm major."""
+        release = self.torch.split(".")[:2]
+        same = self.vendor == (find_vendor(torch.token) or "cpu") and self.build[:4] == torch.token[:4]
+        return same and (not release or release == torch.version.split(".")[:2])
+
+    def adapt(self, torch: Torch) -> str:
+        """The same address for another torch."""
+        text = unquote(self.url).replace(self.build, torch.token)
+        release = ".".join(torch.version.split(".")[: self.torch.count(".") + 1])
+        return re.sub(rf"(torch-?){re.escape(self.torch)}", rf"\g<1>{release}", text) if self.torch else text
+
+    def has(self, line: PipRequirement) -> bool:
+        """Whether the address itself names a package, as those of mmcv, kaolin and dgl do."""
+        name = re.escape(line.name.removesuffix("-python")).replace("\\-", "[-_]")
+        return bool(line.name) and re.search(rf"(?<![a-z0-9]){name}(?![a-z0-9])", self.url) is not None
+
+
+@cache
+def read_page(url: str) -> WheelPage | None:
+    """Read an address of wheels; None where it is PyTorch's own, or names no build."""
+    text = unquote(url).partition("://")[2]
+    build = None if TORCH_HOST in url else _PAGE_BUILD.search(text)
+    torch = _PAGE_TORCH.search(text)
+    return WheelPage(url=url, build=build[1], torch=torch[1] if torch else "") if build else None
+
+
+def list_pages(options: PipOptions) -> list[WheelPage]:
+    """List the addresses of a recipe that name what their wheels were compiled for."""
+    urls = filter(None, (options.index_url, *options.extra_index_urls, *options.find_links))
+    return [page for page in map(read_page, urls) if page is not None]
 
 
 def list_options(options: PipOptions, *, torch: Torch | None, lines: Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from builder.model.finding import Finding, Location
+from builder.model.finding import Finding, Location, UnsupportedError
 from builder.model.lock import Lock, LockRequest, describe_changes
 from builder.model.target import Target
 
@@ -29,7 +29,17 @@ def make_lock_request(target: Target) -> LockRequest:
         options=environment.pip_options,
         constraints=environment.constraints,
         protected=environment.protected,
+        brought=target.context.brought,
     )
+
+
+def refuse_own_packages(target: Target) -> None:
+    """Raise UnsupportedError for folders of the recipe: a lock names packages by their content."""
+    for one in target.environment.own:
+        message = f"'{one.source}' is a folder on this machine: a lock names packages by their content"
+        fix = "build without a lock, or name a wheel or a commit of its git repository"
+        at = Location(file=target.recipe.file)
+        raise UnsupportedError(Finding(code="pip-local", message=message, at=at, fix=fix))
 
 
 def apply_lock(target: Target) -> Target:
@@ -38,11 +48,21 @@ def apply_lock(target: Target) -> Target:
     if context.lock is None:
         return replace(target, findings=(*target.findings, _report_missing(target))) if context.locked else target
     changed = list(describe_changes(context.lock, make_lock_request(target)))
+    if context.base_changed:
+        changed.append("the base image: its file has another content")
+    changed += _list_other_digests(target, context.lock)
     if not changed:
         # The lock pins the versions that the recipe leaves open.
         kept = tuple(item for item in target.findings if item.code not in _list_fixed_codes(context.lock))
         return replace(target, lock=context.lock, findings=kept)
     return replace(target, findings=(*target.findings, _report_stale(target, changed=changed)))
+
+
+def _list_other_digests(target: Target, lock: Lock) -> list[str]:
+    """The packages of which the lock has another file than the one whose digest the recipe gives."""
+    given = {line.name: line.hashes for line in target.recipe.pip if any("sha256:" in value for value in line.hashes)}
+    others = [file.name for file in lock.pip if file.sha256 and f"sha256:{file.sha256}" not in given.get(file.name, ())]
+    return [f"'{name}': the recipe gives another digest than the lock" for name in others if name in given]
 
 
 def _list_fixed_codes(lock: Lock) -> tuple[str, ...]:
@@ -51,7 +71,7 @@ def _list_fixed_codes(lock: Lock) -> tuple[str, ...]:
 
 def _report_missing(target: Target) -> Finding:
     site = target.site.name
-    message = f"--locked requires a lock, and there is none for '{site}'"
+    message = f"a lock is required, and there is none for '{site}'"
     at = Location(file=target.context.lock_file)
     return Finding(code="lock-missing", message=message, at=at, fix=_name_command(target))
 
@@ -62,7 +82,19 @@ def _report_stale(target: Target, *, changed: list[str]) -> Finding:
     message = f"the lock for '{site}' is stale{'' if locked else ' and is not used'}; changed: {'; '.join(changed)}"
     at = Location(file=target.context.lock_file, key=f"sites.{site}")
     fix = _name_command(target)
+    if base := _find_given_base(target):
+        fix = f"give --base {shlex.quote(base)}, which the lock was made with, or {fix}"
     return Finding(code="lock-stale", message=message, at=at, fix=fix, level="error" if locked else "warning")
+
+
+def _find_given_base(target: Target) -> str:
+    """The base image of the lock that only --base can have named, "" where this command has one or the site has it."""
+    lock, recipe = target.context.lock, target.recipe
+    if lock is None or target.context.base or recipe.container.base:
+        return ""
+    same = lock.asked.base == make_lock_request(target).base
+    known = any(image.reference == lock.base.reference for image in target.site.base_images)
+    return "" if same or known else lock.base.reference
 
 
 def _name_command(target: Target) -> str:
@@ -74,4 +106,4 @@ def _name_command(target: Target) -> str:
         "--backend": context.backend, "--base": base, "--driver": context.driver, "--torch-index": context.torch_index,
     }  # fmt: skip
     given = [word for name, value in options.items() if value for word in (name, value)]
-    return f"run `recipe lock {shlex.join([target.site.name, recipe.file, *given])}`"
+    return f"run `recipe lock {shlex.join([target.site.name, recipe.file, *recipe.options, *given])}`"

@@ -6,27 +6,26 @@ A package of one vendor is replaced by its counterpart for the site's vendor if 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import Version
+from pathlib import PurePosixPath
 
 from builder.model.finding import Finding, Location, make_edit
 from builder.model.plan import PackageDecision
 from builder.model.recipe import PipRequirement, Recipe
 from builder.model.site import BaseImage, Site
-from builder.model.target import DEFAULT_INDEX, Environment, InstallTarget, Torch
-from builder.parse.gpu_tables import Counterpart, VendorPackage, load_package_table
+from builder.model.target import DEFAULT_INDEX, Environment, InstallTarget, OwnPackage, Torch
+from builder.parse.gpu_tables import TorchRelease, VendorPackage, load_package_table
 from builder.resolve.conda_names import (
     CUDA_VERSIONS,
     find_python_name,
     is_cuda_library,
     load_name_table,
-    matches,
     to_specifier,
 )
 from builder.resolve.indexes import list_options
+from builder.resolve.releases import find_companion, list_companion_builds
+from builder.resolve.replacements import find_replacement
 from builder.resolve.requested import (
     FAMILY,
     RequestedTorch,
@@ -34,71 +33,8 @@ from builder.resolve.requested import (
     find_requested_family,
     find_torch_dependent,
 )
-from builder.resolve.torch import find_release, read_python_pin, serves_cuda
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replacement:
-    """A requirement that replaces another, with the row of the table."""
-
-    text: str
-    row: Counterpart
-
-    @property
-    def why(self) -> str:
-        """The reason in a few words."""
-        if self.row.vendor == "cpu":
-            return "its counterpart where there is no GPU"
-        names = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel"}
-        return f"its counterpart for {names[self.row.vendor]} GPUs, with the same module"
-
-
-def find_replacement(line: PipRequirement, *, site: Site, base: BaseImage, python: str | None) -> Replacement | None:
-    """Find the requirement that replaces a line on a site; None if there is none or it is not certain.
-
-    A line with a file address or hashes names one exact file and is never replaced.
-    """
-    if line.url or line.hashes or "+" in line.specifier:
-        return None
-    for row in load_package_table().counterparts:
-        if row.vendor != site.vendor or not matches(line.name, row.name):
-            continue
-        extras = [extra for extra in line.extras if row.extra and matches(extra, row.extra)]
-        version = _version(row, line.specifier)
-        if (row.extra and not extras) or version is None or not _can_run(row, site=site, base=base, python=python):
-            continue
-        kept = [extra for extra in line.extras if extra not in extras] + ([row.gains] if row.gains else [])
-        marker = f" ; {line.marker}" if line.marker else ""
-        text = f"{row.becomes}{'[' + ','.join(kept) + ']' if kept else ''}{version}{marker}"
-        return Replacement(text=text, row=row)
-    return None
-
-
-def _version(row: Counterpart, specifier: str) -> str | None:
-    """Choose the counterpart's version: the requested one, or the newest allowed one of the table; None if none."""
-    known: Mapping[str, str] = {version: version for version in row.versions} | dict(row.renumbered)
-    if not known:
-        return specifier
-    try:
-        allowed = [version for version in known if SpecifierSet(specifier).contains(version, prereleases=True)]
-    except InvalidSpecifier:
-        return None
-    return f"=={known[max(allowed, key=Version)]}" if allowed else None
-
-
-def _can_run(row: Counterpart, *, site: Site, base: BaseImage, python: str | None) -> bool:
-    """Whether the image has the libraries, the driver serves them and there is a file for the Python."""
-    if row.pythons and python not in row.pythons:
-        return False
-    if row.cuda and not serves_cuda(row.cuda, site=site):
-        return False
-    if not row.rocm:
-        return True
-    brought = (base.rocm or "").split(".")
-    wanted = row.rocm.split(".")
-    served = site.gpu.rocm if site.gpu else ()
-    return brought[: len(wanted)] == wanted and (not served or ".".join(brought[:2]) in served)
-
+from builder.resolve.source_releases import find_source_release
+from builder.resolve.torch import find_release, is_cuda_pin, read_python_pin
 
 TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton-xpu", "triton-xpu")
 
@@ -127,6 +63,9 @@ CALLS_PIP = re.compile(r"(?<![\w.-])pip[0-9.]*(?![\w.-])")  # in a command: pip,
 NAMES_PIP = re.compile(r"pip(?![\w.-])")  # at the start of a requirement
 
 
+COMPILED = "compiled against"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PackagePlan:
     """An environment and the decision on each package."""
@@ -140,17 +79,37 @@ class PackagePlanner:
     """Collects lines to install and the decision on each; one instance per environment."""
 
     def __init__(
-        self, recipe: Recipe, *, site: Site, install_target: InstallTarget, base: BaseImage, torch: Torch | None
+        self,
+        recipe: Recipe,
+        *,
+        site: Site,
+        install_target: InstallTarget,
+        base: BaseImage,
+        torch: Torch | None,
+        compiles: bool = True,
     ) -> None:
         self.recipe, self.site, self.install_target, self.base, self.torch = recipe, site, install_target, base, torch
+        self.mpi_reason = self._choose_mpi(compiles=compiles)
         self.asked = find_requested_family(recipe)
         self.python: str | None = None
         self.conda: list[str] = []
         self.family: list[str] = []
         self.pip: list[str] = []
+        self.own: list[OwnPackage] = []
         self.became: dict[str, str] = {}  # of the torch family
         self.packages: list[PackageDecision] = []
         self.findings: list[Finding] = []
+
+    def _choose_mpi(self, *, compiles: bool) -> str:
+        """Choose how mpi4py gets its MPI: "" if none is known, or if a file with hashes lists its wheel."""
+        own = "" if self.base.mpi in (None, "none") else f"the base image's {self.base.mpi}"
+        if not self.recipe.uses_mpi or self._has_hashes() or not (own or self.site.brings_mpi):
+            return ""
+        if find_source_release(self.recipe, "mpi4py"):
+            return f"built from source against {own}" if own else ""
+        if self.site.brings_mpi:
+            return "its wheel loads the host's MPI"
+        return f"{COMPILED} {own}" if compiles else f"its wheel loads {own}"
 
     def record(self, asked: str, became: str, why: str) -> None:
         """Record the decision on one line."""
@@ -174,7 +133,8 @@ class PackagePlanner:
             conda=tuple(self.conda) if self.install_target == "conda" else (),
             torch_lines=tuple(self.family),
             pip_lines=tuple(self.pip),
-            pip_options=list_options(self.recipe.pip_options, torch=self.torch, lines=self.pip),
+            own=tuple(self.own),
+            pip_options=self._list_options(),
             constraints=self._list_constraints(),
             protected=self._list_protected(),
             torch=self.torch,
@@ -183,6 +143,12 @@ class PackagePlanner:
             cuda=self._find_cuda(),
         )
         return PackagePlan(environment=environment, packages=tuple(self.packages), findings=tuple(self.findings))
+
+    def _list_options(self) -> tuple[str, ...]:
+        """List the options of the requirements file; mpi4py is compiled where the image has an MPI for it."""
+        found = list_options(self.recipe.pip_options, torch=self.torch, lines=self.pip)
+        own = "--no-binary mpi4py"
+        return (*found, own) if self.mpi_reason.startswith(COMPILED) and own not in found else found
 
     def _plan_pip_itself(self) -> None:
         """Add pip where conda's or the recipe's own commands call it: a virtual environment is made without it."""
@@ -218,8 +184,15 @@ class PackagePlanner:
         """List what the installer skips; requested packages that the image is not known to have are installed."""
         if self.install_target != "base":
             return ()
-        asked = {line.name for line in self.recipe.pip} - {*FAMILY, *TRITON, *self.base.provides}
+        asked = {line.name for line in self.recipe.pip} | set(self._find_installed_by_commands())
+        asked -= {*FAMILY, *TRITON, *self.base.provides}
         return tuple(name for name in PROTECTED_PACKAGES if name not in asked)
+
+    def _find_installed_by_commands(self) -> Iterator[str]:
+        """Find the packages of the list that a command of container.run installs by pip."""
+        commands = [command for command in self.recipe.container.run if CALLS_PIP.search(command)]
+        text = "\n".join(commands).replace("_", "-").lower()
+        yield from (name for name in PROTECTED_PACKAGES if re.search(rf"(?<![\w.-]){name}(?![\w-])", text))
 
     def _plan_python(self, python: str | None) -> None:
         pin = read_python_pin(self.recipe)
@@ -267,20 +240,30 @@ class PackagePlanner:
                 self.became[name] = f"{name} {version}"
                 self.record(text, self.became[name], "kept: the base image's own is built for its GPUs")
                 continue
-            version = (
-                self.torch.version
-                if name == "torch"
-                else self._choose_companion(name, asked=asked, row_version=getattr(row, name, ""))
-            )
+            version = self.torch.version if name == "torch" else self._choose_companion(asked, row=row)
             if not version:
                 continue
-            line = f"{name}{self._list_extras(name)}=={version}+{self.torch.token}"
+            plain = name != "torch" and self._is_plain(row)
+            line = f"{name}{self._list_extras(name)}=={version}{'' if plain else f'+{self.torch.token}'}"
+            if plain and self.site.gpu is not None and asked is not None:
+                self._report_plain(f"{name} {version}", asked=asked)
             self.family.append(line)
             self.became[name] = line
             index = "the default index" if self.torch.index == DEFAULT_INDEX else self.torch.index
             dependent = find_torch_dependent(self.recipe) or next(iter(self.asked), "")
             brought_by = f"required by {dependent}; " if asked is None else ""
             self.record(text, line, f"{brought_by}the build for {self.site.name}, from {index}")
+
+    def _is_plain(self, row: TorchRelease | None) -> bool:
+        """Whether the companions' wheels for the site's processor have no local version."""
+        return self.site.node.arch == "aarch64" and bool(row and row.aarch64 and row.aarch64.plain)
+
+    def _report_plain(self, companion: str, *, asked: RequestedTorch) -> None:
+        message = f"the wheels of {companion} for aarch64 have no CUDA: its own operators (as nms) run on the CPU alone"
+        fix = "no action needed for transforms, data sets and models; for the operators use torch 2.10 or newer"
+        self.findings.append(
+            Finding(code="torch-companion", message=message, at=asked.location, fix=fix, level="warning")
+        )
 
     def _list_extras(self, name: str) -> str:
         extras = sorted({extra for line in self.recipe.pip if line.name == name for extra in line.extras})
@@ -291,18 +274,13 @@ class PackagePlanner:
         if name in self.became and text != self.asked[name].text:
             self.record(text, self.became[name], "one and the same package")
 
-    def _choose_companion(self, name: str, *, asked: RequestedTorch | None, row_version: str) -> str:
+    def _choose_companion(self, asked: RequestedTorch | None, *, row: TorchRelease | None) -> str:
         """Choose the companion's version for this torch; a different requested one is an error."""
         assert asked is not None
-        torch = self.torch.version if self.torch else ""
-        if not row_version:
-            message = f"there is no {name} for torch {torch}"
-            self.findings.append(
-                Finding(code="torch-companion", message=message, at=asked.location, fix=f"remove {name}")
-            )
-            return ""
-        token = self.torch.token if self.torch else ""
-        if asked.local and asked.local != token:
+        assert self.torch is not None
+        assert row is not None
+        name, torch, token = asked.name, self.torch.version, self.torch.token
+        if asked.local and asked.local != token and not is_cuda_pin(asked, site=self.site):
             message = f"'{asked.text}' is a different build than torch {torch}+{token}"
             fix = f"write {name} without a build"
             edit = make_edit(asked.location, asked.text, asked.text.replace(f"+{asked.local}", ""))
@@ -310,13 +288,22 @@ class PackagePlanner:
                 Finding(code="torch-companion", message=message, at=asked.location, fix=fix, edit=edit)
             )
             return ""
-        if not asked.allows(row_version):
+        paired: str = getattr(row, name)
+        version = find_companion(row, asked)
+        if not version:
             message = f"'{asked.text}' does not belong to torch {torch}"
-            fix = f"write {name}=={row_version}, or {name} without a version"
+            fix = f"write {name}=={paired}, or {name} without a version"
             # without an edit: torch may be the one that was meant to be another
             self.findings.append(Finding(code="torch-companion", message=message, at=asked.location, fix=fix))
             return ""
-        return row_version
+        builds = list_companion_builds(name, version)
+        if builds and token not in builds:
+            message = f"'{asked.text}' has no build for {token}, the build of torch {torch} for '{self.site.name}'"
+            better = version != paired and token in list_companion_builds(name, paired)
+            fix = f"write {name}=={paired}" if better else f"remove {name}, or choose an older torch"
+            self.findings.append(Finding(code="torch-companion", message=message, at=asked.location, fix=fix))
+            return ""
+        return version
 
     def _plan_conda(self, name: str, *, text: str, version: str) -> None:
         if name == "python":
@@ -333,6 +320,14 @@ class PackagePlanner:
             self.record(text, "-", "a version for conda's solver, which is not used")
         elif is_cuda_library(name) and (self.site.vendor != "nvidia" or self.install_target != "conda"):
             self.record(text, "-", "serves CUDA builds only; the build for this site brings its own")
+        elif name == "mpi4py" and self.mpi_reason:
+            line = f"mpi4py{to_specifier(version) or ''}"
+            self.pip.append(line)
+            self.record(text, line, f"{self.mpi_reason}; conda's brings an MPI of its own")
+        elif self._moves_to_pip(python_package, version=version):
+            line = f"{python_package}{to_specifier(version)}"
+            self.pip.append(line)
+            self.record(text, line, "the same as a Python package: conda's would bring conda's own PyTorch")
         elif self.install_target == "conda":
             self.conda.append(text)
             self.record(text, text, "conda")
@@ -346,6 +341,13 @@ class PackagePlanner:
             self.pip.append(line)
             where = "the base image's Python" if self.install_target == "base" else "the environment"
             self.record(text, line, f"the same as a Python package, into {where}")
+
+    def _moves_to_pip(self, name: str | None, *, version: str) -> bool:
+        """Whether a conda package requires conda's PyTorch, and the same Python package the torch chosen here."""
+        if self.install_target != "conda" or self.torch is None or self._has_hashes():
+            return False
+        twice = any(line.name == name for line in self.recipe.pip)
+        return name in load_name_table().bring_torch and to_specifier(version) is not None and not twice
 
     def _plan_pip(self, line: PipRequirement) -> None:
         name = line.name
@@ -361,9 +363,19 @@ class PackagePlanner:
         elif other := find_replacement(line, site=self.site, base=self.base, python=self.python):
             self.pip.append(other.text)
             self.record(line.text, other.text, other.why)
+        elif is_local(line):
+            self._plan_own(line)
         else:
             self.pip.append(line.text)
-            self.record(line.text, line.text, "pip")
+            self.record(line.text, line.text, (self.mpi_reason if line.name == "mpi4py" else "") or "pip")
+
+    def _plan_own(self, line: PipRequirement) -> None:
+        """Plan a folder or file of this machine: an image follows none, so that `-e` has no effect."""
+        path = PurePosixPath(line.url)
+        name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", path.name).strip(".-") or "package"
+        place = f"local/{len(self.own)}/{name}"
+        self.own.append(OwnPackage(source=line.url, place=place, extras=line.extras))
+        self.record(line.text, f"a copy of {line.url}", "copied into the build and installed after the packages")
 
     def _list_constraints(self) -> tuple[str, ...]:
         """List what later installs must not change: the installed torch family, then the recipe's constraints."""

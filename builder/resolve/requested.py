@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from itertools import compress
@@ -10,7 +11,8 @@ from urllib.parse import unquote
 
 from packaging.markers import Marker
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from builder.model.finding import Location
 from builder.model.plan import PackageDecision
@@ -20,12 +22,11 @@ from builder.resolve.conda_names import find_python_name, load_name_table, to_sp
 FAMILY = ("torch", "torchvision", "torchaudio")
 COMPANIONS = ("torchvision", "torchaudio")
 
-# Values of every site; the installer evaluates markers on anything else.
+# Values of every site, besides its platform_machine; the installer evaluates markers on anything else.
 LINUX_MARKERS = {
     "os_name": "posix",
     "sys_platform": "linux",
     "platform_system": "Linux",
-    "platform_machine": "x86_64",
     "implementation_name": "cpython",
     "platform_python_implementation": "CPython",
 }
@@ -45,6 +46,7 @@ class RequestedTorch:
     text: str = ""
     location: Location | None = None
     unclear: bool = False
+    conda: bool = False  # a dependency of conda's, whose releases may have other numbers
     parts: tuple[RequestedTorch, ...] = ()  # the requests that were merged into this one
 
     @property
@@ -90,7 +92,7 @@ def to_release(version: str) -> Version | None:
     """Convert a version to its release: 2.8.0 for 2.8.0a0+5228986c39; None if it is not a version."""
     try:
         return Version(Version(version).base_version)
-    except InvalidVersion:
+    except ValueError:  # of packaging, and of int() for thousands of digits
         return None
 
 
@@ -142,49 +144,66 @@ def _read_conda(recipe: Recipe) -> list[RequestedTorch]:
             specifier = to_specifier(spec.version)
             unclear = specifier is None or bool(spec.url)
             wanted = SpecifierSet(specifier or "")
-            found.append(RequestedTorch(name=name, specifier=wanted, text=spec.text, location=place, unclear=unclear))
+            found.append(
+                RequestedTorch(name=name, specifier=wanted, text=spec.text, location=place, unclear=unclear, conda=True)
+            )
     return found
 
 
 def find_torch_dependent(recipe: Recipe) -> str:
     """Return the first package of the recipe that requires torch, "" if none does."""
-    names = [line.name for line in recipe.pip] + [find_python_name(spec.name) or "" for spec in recipe.conda]
-    return next((name for name in names if name in load_name_table().bring_torch), "")
+    table = load_name_table()
+    names = [line.name for line in recipe.pip if line.name in table.bring_torch or "torch" in line.extras]
+    conda = (find_python_name(spec.name) or str(canonicalize_name(spec.name)) for spec in recipe.conda)
+    return next((name for name in (*names, *conda) if name in names or name in table.bring_torch), "")
 
 
-def select_linux(recipe: Recipe) -> tuple[Recipe, tuple[PackageDecision, ...]]:
-    """Drop the requirements whose markers are for other systems; return the decision on each."""
-    kept = tuple(line for line in recipe.pip if _applies(line))
-    dropped = tuple(line.text for line in recipe.pip if not _applies(line))
+def add_brought(recipe: Recipe, brought: Iterable[str]) -> Recipe:
+    """Add requirements of the torch family that were looked up, such as torch==2.8.0, and that no line has."""
+    asked = find_requested_family(recipe)
+    parts = [(text, *text.partition("==")) for text in brought]
+    lines = [
+        PipRequirement(text=text, name=name, specifier=f"{sign}{version}", file=recipe.file)
+        for text, name, sign, version in parts
+        if name in FAMILY and name not in asked
+    ]
+    return replace(recipe, pip=(*recipe.pip, *lines)) if lines else recipe
+
+
+def select_linux(recipe: Recipe, *, arch: str) -> tuple[Recipe, tuple[PackageDecision, ...]]:
+    """Drop the requirements whose markers are for other systems or processors; return the decision on each."""
+    kept = tuple(line for line in recipe.pip if _applies(line, arch=arch))
+    dropped = tuple(line.text for line in recipe.pip if not _applies(line, arch=arch))
     why = "its marker is for another system or processor"
     return replace(recipe, pip=kept), tuple(PackageDecision(asked=text, became="-", why=why) for text in dropped)
 
 
-def select_python(recipe: Recipe, minor: str | None) -> tuple[Recipe, tuple[PackageDecision, ...]]:
+def select_python(recipe: Recipe, minor: str | None, *, arch: str) -> tuple[Recipe, tuple[PackageDecision, ...]]:
     """Drop the requirements whose markers are for another Python than X.Y; return the decision on each.
 
     If the patch release decides, the installer evaluates the marker.
     """
-    served = [minor is None or _serves(line, minor) for line in recipe.pip]
+    served = [minor is None or _serves(line, minor, arch=arch) for line in recipe.pip]
     kept = tuple(compress(recipe.pip, served))
     dropped = [line.text for line, serves in zip(recipe.pip, served, strict=True) if not serves]
     why = f"its marker is for another Python than {minor}"
     return replace(recipe, pip=kept), tuple(PackageDecision(asked=text, became="-", why=why) for text in dropped)
 
 
-def _serves(line: PipRequirement, minor: str) -> bool:
+def _serves(line: PipRequirement, minor: str, *, arch: str) -> bool:
     if not line.marker:
         return True
-    marker, world = Marker(line.marker), {**LINUX_MARKERS, "extra": "", "python_version": minor}
+    marker = Marker(line.marker)
+    world = {**LINUX_MARKERS, "platform_machine": arch, "extra": "", "python_version": minor}
     patches = (f"{minor}.{patch}" for patch in (0, 99))
     return any(marker.evaluate({**world, "python_full_version": one, "implementation_version": one}) for one in patches)
 
 
-def _applies(line: PipRequirement) -> bool:
+def _applies(line: PipRequirement, *, arch: str) -> bool:
     """Evaluate a marker on the system; the installer evaluates one that also depends on the Python."""
     if not line.marker or "python" in line.marker.replace("platform_python_implementation", ""):
         return True
-    return Marker(line.marker).evaluate({**LINUX_MARKERS, "extra": ""})
+    return Marker(line.marker).evaluate({**LINUX_MARKERS, "platform_machine": arch, "extra": ""})
 
 
 def _without_local(specifier: str) -> tuple[SpecifierSet, str]:

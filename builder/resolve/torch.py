@@ -5,7 +5,7 @@ The requested Python is one version, a range, or any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -16,15 +16,11 @@ from builder.model.finding import Finding, make_edit
 from builder.model.recipe import CondaSpec, PipRequirement, Recipe
 from builder.model.site import Site
 from builder.model.target import DEFAULT_INDEX, Torch
-from builder.parse.gpu_tables import (
-    TorchRelease,
-    load_driver_table,
-    load_image_table,
-    load_package_table,
-    load_torch_table,
-)
+from builder.parse.gpu_tables import TorchRelease, load_package_table, load_torch_table
 from builder.resolve.conda_names import to_specifier
-from builder.resolve.requested import COMPANIONS, FAMILY, RequestedTorch, is_empty
+from builder.resolve.releases import has_companions, select_releases
+from builder.resolve.requested import FAMILY, RequestedTorch, is_empty
+from builder.resolve.tokens import find_vendor, has_trouble, list_all_tokens, list_tokens, parse_cuda
 
 # Patch releases to try for a range such as >=3.12.4; no series had more than 30.
 PATCHES = (*range(31), 99)
@@ -78,50 +74,121 @@ def read_python_pin(recipe: Recipe) -> PythonPin:
     return PythonPin(range=specifier, spec=spec)
 
 
-IPEX = "intel-extension-for-pytorch"
-VENDOR_OF_TOKEN = {"cu": "nvidia", "rocm": "amd", "xpu": "intel", "cpu": "cpu"}
-
-
 def choose_torch(
     asked: Mapping[str, RequestedTorch],
     *,
     site: Site,
     index: str,
     python: PythonPin | None = None,
-    packages: Iterable[PipRequirement] = (),
+    packages: Sequence[PipRequirement] = (),
+    indexes: Sequence[str] = (),
 ) -> Torch | Finding:
-    """Choose release and build: the newest one that fits the request, the site and the Python."""
+    """Choose release and build: the newest one that fits the request, the site and the Python.
+
+    A build whose index the recipe names comes first, then one that the recipe's other compiled packages fit.
+    """
     python = python or PythonPin()
-    first = next((asked[name] for name in FAMILY if name in asked), None)
+    named = [asked[name] for name in FAMILY if name in asked]
+    first = named[0] if named else None
+    refusal = _refuse_source(asked, site=site, python=python)
+    if refusal is not None:
+        return refusal
+    releases = select_releases(asked, packages=packages)
+    if not any(list_tokens(row, site=site, sure=False) for row in releases):
+        releases = select_releases(asked)  # what a package requires must not hide what the site can run
+    if not releases:
+        return _report_no_release(first, site=site, python=python)
+    pinning = [item for item in named if item.local and not is_cuda_pin(item, site=site)]
+    refusals = (_local_refusal(item, site=site, releases=releases, python=python) for item in pinning)
+    refusal = next((item for item in refusals if item is not None), None)
+    if refusal is not None:
+        return refusal
+    # what two sources disagree about, and a build that a companion lacks, are taken only where nothing else is
+    for full, sure in ((True, True), (True, False), (False, True), (False, False)):
+        for row in _sort_releases(releases, site=site, named=_list_named(indexes)):
+            served = [
+                token
+                for token in list_tokens(row, site=site, sure=sure)
+                if not full or has_companions(row, token, asked=asked)
+            ]
+            found = _prefer_tokens(served, row=row, site=site, packages=packages, indexes=indexes)
+            token = next((token for token in found if not pinning or token == pinning[0].local), "")
+            if token and any(python.allows(minor) for minor in row.pythons):
+                return Torch(version=row.torch, token=token, index=_index(token, mirror=index))
+    return _report_no_build(first, releases=releases, site=site, python=python)
+
+
+def _report_no_release(first: RequestedTorch | None, *, site: Site, python: PythonPin) -> Finding:
+    """The finding for a request that no torch of the tables satisfies."""
+    text = first.text if first else "torch"
+    message = f"'{text}' matches no torch in the tables"
+    if first is not None and is_empty(first.specifier):
+        message = f"'{text}' contradicts itself: no version satisfies both bounds"
+    fix = _suggest_range(first.name if first else "torch", site=site, python=python)
+    if first is not None and (pair := _contradiction(first)):
+        where = f", at {pair[1].location}" if pair[1].location else ""
+        message = f"'{pair[0].text}' contradicts '{pair[1].text}'{where}: no version satisfies both"
+        fix = "keep one of the two"
+    return Finding(code="torch-unknown", message=message, at=first.location if first else None, fix=fix)
+
+
+def _refuse_source(asked: Mapping[str, RequestedTorch], *, site: Site, python: PythonPin) -> Finding | None:
+    """Report a request whose release is not known, or a wheel that is not one of PyTorch's."""
     unclear = next((item for item in asked.values() if item.unclear), None)
     if unclear is not None:
         message = f"'{unclear.text}' does not say which release of {unclear.name} it is"
         fix = f"write {unclear.name}==X.Y.Z, or a range with >= and <: the right build is chosen for every site"
         return Finding(code="torch-unclear", message=message, at=unclear.location, fix=fix)
-    releases = select_releases(asked, packages=packages)
-    if not releases:
-        text = first.text if first else "torch"
-        message = f"'{text}' matches no torch in the tables"
-        if first is not None and is_empty(first.specifier):
-            message = f"'{text}' contradicts itself: no version satisfies both bounds"
-        fix = _suggest_range(first.name if first else "torch", site=site, python=python)
-        if first is not None and (pair := _contradiction(first)):
-            one, other = pair
-            where = f", at {other.location}" if other.location else ""
-            message = f"'{one.text}' contradicts '{other.text}'{where}: no version satisfies both"
-            fix = "keep one of the two"
-        return Finding(code="torch-unknown", message=message, at=first.location if first else None, fix=fix)
-    pinning = [asked[name] for name in FAMILY if name in asked and asked[name].local]
-    refusals = (_local_refusal(item, site=site, releases=releases, python=python) for item in pinning)
-    refusal = next((item for item in refusals if item is not None), None)
-    if refusal:
-        return refusal
-    for row in _sort_releases(releases, site=site):
-        found = list_tokens(row, site=site)
-        token = next((token for token in found if not pinning or token == pinning[0].local), "")
-        if token and any(python.allows(minor) for minor in row.pythons):
-            return Torch(version=row.torch, token=token, index=_index(token, mirror=index))
-    return _report_no_build(first, releases=releases, site=site, python=python)
+    foreign = next((item for item in asked.values() if _name_publisher(item)), None)
+    if foreign is not None:
+        message = f"'{foreign.text}' is {_name_publisher(foreign)}, which is not in the tables"
+        fix = _suggest_range(foreign.name, site=site, python=python, plain=True)
+        return Finding(code="torch-unknown", message=message, at=foreign.location, fix=fix)
+    return None
+
+
+def _name_publisher(asked: RequestedTorch) -> str:
+    """Name who built a wheel that is not one of PyTorch's, "" for all others."""
+    if asked.local == "cxx11.abi":
+        return "Intel's own CXX11 build"
+    return "AMD's own build" if "://repo.radeon.com/" in asked.text else ""
+
+
+def is_cuda_pin(asked: RequestedTorch, *, site: Site) -> bool:
+    """Whether a CUDA build is pinned on a site without GPUs, where the CPU build takes its place."""
+    return site.vendor == "cpu" and find_vendor(asked.local) == "nvidia"
+
+
+def _prefer_tokens(
+    tokens: Sequence[str],
+    *,
+    row: TorchRelease,
+    site: Site,
+    packages: Sequence[PipRequirement],
+    indexes: Iterable[str],
+) -> list[str]:
+    """Sort builds: those that the recipe's indexes or wheels name, then those of the CUDA of its other wheels.
+
+    Wheels of the default index are built with the CUDA of the torch there.
+    """
+    named = _list_named(indexes) | {line.specifier.partition("+")[2] for line in packages}
+    default = row.pypi_cuda if site.node.arch == "x86_64" else row.aarch64.pypi_cuda if row.aarch64 else ""
+    major = default.partition(".")[0] if any(map(_is_compiled, packages)) else ""
+
+    def rank(token: str) -> tuple[bool, bool]:
+        fits = token.startswith("cu") and parse_cuda(token).partition(".")[0] == major
+        return token not in named, bool(major) and not fits
+
+    return sorted(tokens, key=rank)
+
+
+def _is_compiled(line: PipRequirement) -> bool:
+    """Whether a package is known to hold device code for the CUDA of the default index."""
+    table = load_package_table()
+    if line.url or "+" in line.specifier or line.name in FAMILY:
+        return False
+    known = any(row.name == line.name and "nvidia" in row.pypi for row in table.packages)
+    return known or any(pin.package == line.name for pin in table.torch_pins) or line.name.startswith("flashinfer")
 
 
 def _contradiction(asked: RequestedTorch) -> tuple[RequestedTorch, RequestedTorch] | None:
@@ -134,47 +201,22 @@ def _contradiction(asked: RequestedTorch) -> tuple[RequestedTorch, RequestedTorc
     return None
 
 
-def select_releases(
-    asked: Mapping[str, RequestedTorch], *, packages: Iterable[PipRequirement] = ()
-) -> list[TorchRelease]:
-    """Select the releases that the request allows, preferring those that fit companions and dependents."""
-    torch = asked.get("torch")
-    found = [row for row in load_torch_table().releases if torch is None or torch.allows(row.torch)]
-    for name in COMPANIONS:
-        if name in asked:
-            paired = [row for row in found if getattr(row, name) and asked[name].allows(getattr(row, name))]
-            found = paired or found
-    for line in packages:
-        pinned = [row for row in found if any(wanted.contains(row.torch) for wanted in find_required_torch(line))]
-        found = pinned or found
-    return found
+def _sort_releases(releases: list[TorchRelease], *, site: Site, named: Iterable[str] = ()) -> list[TorchRelease]:
+    """Sort newest first, after those of the recipe's own indexes and those without known trouble or doubts."""
 
-
-def find_required_torch(line: PipRequirement) -> list[SpecifierSet]:
-    """Find the torch that the allowed releases of a package are known to require."""
-    wanted = SpecifierSet(line.specifier)
-    if line.name == IPEX:
-        rows = [row for row in load_image_table().intel_ipex if wanted.contains(Version(row.ipex), prereleases=True)]
-        return [SpecifierSet(f"=={'.'.join(Version(row.torch).base_version.split('.')[:2])}.*") for row in rows]
-    pins = next((pin.torch for pin in load_package_table().torch_pins if pin.package == line.name), {})
-    return [SpecifierSet(torch) for version, torch in pins.items() if wanted.contains(version)]
-
-
-def _sort_releases(releases: list[TorchRelease], *, site: Site) -> list[TorchRelease]:
-    """Sort newest first, after the releases without known trouble at the site and without doubts in the tables."""
-
-    def doubts(row: TorchRelease) -> tuple[bool, bool]:
+    def doubts(row: TorchRelease) -> tuple[bool, bool, bool]:
         found = list_tokens(row, site=site)
-        return "rocm" in row.unsure or "cuda" in row.unsure, bool(found) and has_trouble(found[0], site=site)
+        foreign = not any(token in named for token in found)
+        unsure = "rocm" in row.unsure or "cuda" in row.unsure
+        return foreign, unsure, bool(found) and has_trouble(found[0], site=site)
 
     newest_first = list(reversed(releases))
     return sorted(newest_first, key=doubts)
 
 
-def has_trouble(token: str, *, site: Site) -> bool:
-    """Whether a ROCm build is newer than the newest without known trouble at the site."""
-    safe = site.gpu.rocm_safe if site.gpu else None
-    return bool(safe) and token.startswith("rocm") and Version(parse_rocm(token)) > Version(safe or "0")
+def _list_named(indexes: Iterable[str]) -> set[str]:
+    """List what the addresses of the recipe's indexes end in: the build that each holds."""
+    return {url.rstrip("/").rpartition("/")[2] for url in indexes}
 
 
 def _index(token: str, *, mirror: str) -> str:
@@ -192,68 +234,15 @@ def find_release(version: str) -> TorchRelease | None:
     return next((row for row in load_torch_table().releases if row.torch == base), None)
 
 
-def find_vendor(token: str) -> str:
-    """Return the vendor of a build token, "" if it is not a token."""
-    return next((vendor for prefix, vendor in VENDOR_OF_TOKEN.items() if token.startswith(prefix)), "")
-
-
-def list_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
-    """List the builds of a release that the site's driver serves, best first."""
-    if site.gpu is None:
-        return ("cpu",) if row.cpu else ()
-    if site.gpu.vendor == "intel":
-        return ("xpu",) if row.xpu else ()
-    if site.gpu.vendor == "amd":
-        return _rocm_tokens(row, site=site)
-    return _cuda_tokens(row, site=site)
-
-
-def _rocm_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
-    """Sort the builds within the driver's window: the newest without known trouble first."""
-    assert site.gpu is not None
-    fitting = [token for token in row.rocm or () if not site.gpu.rocm or parse_rocm(token) in site.gpu.rocm]
-    newest_first = sorted(fitting, key=lambda token: Version(token.removeprefix("rocm")), reverse=True)
-    return tuple(sorted(newest_first, key=lambda token: has_trouble(token, site=site)))
-
-
-def parse_rocm(token: str) -> str:
-    """Parse X.Y of a ROCm token: rocm6.2.4 is 6.2."""
-    return ".".join(token.removeprefix("rocm").split(".")[:2])
-
-
-def parse_cuda(token: str) -> str:
-    """Parse X.Y of a CUDA token: cu126 is 12.6."""
-    digits = token.removeprefix("cu")
-    return f"{digits[:-1]}.{digits[-1]}"
-
-
-def serves_cuda(cuda: str, *, site: Site) -> bool:
-    """Whether the site's driver runs programs of a CUDA toolkit; minor-version compatibility counts."""
-    if site.gpu is None or site.gpu.driver is None:
-        return True
-    major = int(cuda.split(".")[0])
-    row = next((row for row in load_driver_table().cuda_majors if row.major == major), None)
-    return row is not None and Version(row.min_driver) <= Version(site.gpu.driver)
-
-
-def _cuda_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
-    """Sort the builds: native toolkits first (they have every feature), then the newest that the driver runs."""
-    assert site.gpu is not None
-    fitting = [token for token in row.cuda or () if serves_cuda(parse_cuda(token), site=site)]
-    newest_first = sorted(fitting, key=lambda token: Version(parse_cuda(token)), reverse=True)
-    if site.gpu.cuda_native is None:
-        return tuple(newest_first)
-    native = Version(site.gpu.cuda_native)
-    return tuple(sorted(newest_first, key=lambda token: Version(parse_cuda(token)) > native))
-
-
 def _local_refusal(
     asked: RequestedTorch, *, site: Site, releases: list[TorchRelease], python: PythonPin
 ) -> Finding | None:
     """Check a build that the user pinned: it must exist, be for the site's vendor and run on its driver."""
     vendor = find_vendor(asked.local)
     bare = f"{asked.name}=={asked.pinned}" if asked.pinned else asked.name
-    served_here = any(list_tokens(row, site=site) and any(map(python.allows, row.pythons)) for row in releases)
+    served_here = any(
+        list_tokens(row, site=site, sure=False) and any(map(python.allows, row.pythons)) for row in releases
+    )
     fix = f"write {bare}: the right build is chosen for every site"
     if not served_here:  # without the build it would be refused again
         fix = _suggest_range(asked.name, site=site, python=python, plain=True)
@@ -263,16 +252,20 @@ def _local_refusal(
         built = f"'{asked.text}' is built for {_name_vendor(vendor)}"
         message = f"{built}, the site '{site.name}' has {_name_vendor(site.vendor)}"
         return Finding(code="torch-vendor", message=message, at=asked.location, fix=fix, edit=edit)
-    if any(asked.local in list_tokens(row, site=site) for row in releases):
+    if any(asked.local in list_tokens(row, site=site, sure=False) for row in releases):
         return None
-    if not any(asked.local in (*(row.cuda or ()), *(row.rocm or ()), "xpu" if row.xpu else "") for row in releases):
+    arch = site.node.arch
+    if not any(asked.local in list_all_tokens(row, arch=arch) for row in releases):
         message = f"'{asked.text}' is a build that is not in the tables"
+        if any(asked.local in list_all_tokens(row, arch="x86_64") for row in releases):
+            message = f"'{asked.text}' has no wheel for {arch}, the processors of '{site.name}'"
+            return Finding(code="torch-build", message=message, at=asked.location, fix=fix, edit=edit)
         return Finding(code="torch-unknown", message=message, at=asked.location, fix=fix, edit=edit)
     served = ""
     if site.gpu and site.gpu.vendor == "amd":
         served = f": its driver serves ROCm {', '.join(site.gpu.rocm)}"
     elif site.gpu and site.gpu.vendor == "nvidia":
-        served = f": its driver is {site.gpu.driver}"
+        served = f": its driver is {site.gpu.driver or 'not known'}"
     message = f"'{asked.text}' cannot run on the site '{site.name}'{served}"
     return Finding(code="torch-driver", message=message, at=asked.location, fix=fix, edit=edit)
 
@@ -287,7 +280,7 @@ def _report_no_build(
     """Report whether the driver or the Python excludes all builds, and which versions would work."""
     text = asked.text if asked else "torch"
     place = asked.location if asked else None
-    served = [row for row in releases if list_tokens(row, site=site)]
+    served = [row for row in releases if list_tokens(row, site=site, sure=False)]
     if served:
         row = served[-1]
         message = f"'{text}' has no wheel for Python {python.text}"
@@ -296,11 +289,12 @@ def _report_no_build(
             fix = f"did you mean Python {python.text}0? {fix}"
         return Finding(code="torch-python", message=message, at=place, fix=fix)
     row = releases[-1]
-    builds = {"amd": row.rocm, "nvidia": row.cuda}.get(site.vendor)
+    arch = site.node.arch
+    builds = [token for token in list_all_tokens(row, arch=arch) if find_vendor(token) == site.vendor]
     why = f" (builds: {', '.join(builds)})" if builds else ""
     reason = f"the driver of '{site.name}' serves none of its builds{why}"
-    if builds is None:
-        reason = f"no build of it for {_name_vendor(site.vendor)} is known"
+    if not builds:
+        reason = f"no build of it for {_name_vendor(site.vendor)}{f' on {arch}' * (arch != 'x86_64')} is known"
     elif site.gpu and site.gpu.vendor == "amd" and site.gpu.rocm:
         reason += f", it serves ROCm {', '.join(site.gpu.rocm)}"
     message = f"'{text}' cannot run on this site: {reason}"

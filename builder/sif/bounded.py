@@ -1,4 +1,4 @@
-"""Reads foreign files and JSON within bounds: size, count, depth and numbers.
+"""Reads foreign files: within bounds of size, count and depth, JSON with plain numbers only, and SHA-256 of files.
 
 Whatever is wrong is a ValueError in words, or an OSError of the system; nothing else is raised here.
 """
@@ -11,6 +11,10 @@ import math
 import os
 import re
 import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -127,3 +131,50 @@ def _check_characters(found: object) -> None:
         json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         raise BoundsError("it holds half a character") from None
+
+
+BLOCK = 1 << 20
+
+
+def hash_text(text: str) -> str:
+    """SHA-256 of a text, by Python's own module: hashlib loads OpenSSL's, in milliseconds; `random` does the same."""
+    for name in ("_sha2", "_sha256", "hashlib"):  # from Python 3.12 on; before; elsewhere
+        with suppress(ImportError):
+            return str(import_module(name).sha256(text.encode()).hexdigest())
+    raise AssertionError("Python has no SHA-256")
+
+
+def hash_file(path: Path, *, changes: Sequence[tuple[int, bytes]] = ()) -> str:
+    """SHA-256 of a file, or of what it will be after `changes` (offset, bytes); raises OSError."""
+    with FileIO(open_regular(path)) as file:
+        return hash_open_file(file, changes=changes)
+
+
+def hash_file_part(path: Path, offset: int, size: int) -> str:
+    """SHA-256 of a part of a file; raises OSError."""
+    import hashlib  # few short commands need it
+
+    digest, block = hashlib.sha256(), memoryview(bytearray(BLOCK))
+    with FileIO(open_regular(path)) as file:
+        file.seek(offset)
+        while size > 0 and (count := file.readinto(block[: min(size, BLOCK)])):
+            digest.update(block[:count])
+            size -= count
+    return digest.hexdigest()
+
+
+def hash_open_file(file: FileIO, *, changes: Sequence[tuple[int, bytes]] = ()) -> str:
+    """The same of an open file from its current position; the first change may lengthen it."""
+    import hashlib
+
+    digest, block, at = hashlib.sha256(), memoryview(bytearray(BLOCK)), 0
+    while count := file.readinto(block):
+        for offset, data in changes:
+            start, end = max(offset, at), min(offset + len(data), at + count)
+            if start < end:
+                block[start - at : end - at] = data[start - offset : end - offset]
+        digest.update(block[:count])
+        at += count
+    for offset, data in changes[:1]:
+        digest.update(data[max(0, at - offset) :])
+    return digest.hexdigest()

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from .bounded import open_file, parse_json
 from .errors import LayeringError
-from .programs import find_program, read_program_version
+from .programs import find_system_program, read_program_version
 from .sif import ALIGNMENT, DATA_JSON, INSPECT, Object, Sif, SifError, copy_range, read_object, read_sif, write_header
 
 EPOCH = 315532800  # 1980-01-01, the oldest time that every archive format can hold
@@ -31,7 +31,7 @@ def choose_time(base: str, *, environment: Mapping[str, str]) -> int | None:
     No file of the base may be older than a .pyc that was made from it says: what is in the base has its own times,
     what is newer than the base gets the base's.
     """
-    program = find_program("mksquashfs")
+    program = find_system_program("mksquashfs")
     if program is None or read_program_version(program, "-version") < OLDEST:
         return None
     own = environment.get("SOURCE_DATE_EPOCH") or ""

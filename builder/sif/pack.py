@@ -14,12 +14,19 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import LayeringError
-from .events import report_growth
-from .programs import ask, clean_environment, find_program, read_program_output, read_program_version, require_program
+from .errors import LayeringError, report_reading
+from .programs import (
+    ask,
+    clean_environment,
+    find_system_program,
+    read_program_output,
+    read_program_version,
+    require_program,
+)
+from .removal import remove
 from .sif import copy_range
 from .squashfs import GZIP, ZSTD, Superblock
-from .tree import remove, write
+from .tree import write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,17 +114,18 @@ class Packer:
         keep_times: int | None = None,
         more: Sequence[str] = (),
         pieces: Sequence[Piece] = (),
+        title: str = "",
     ) -> None:
         """Pack a folder: owned by root, one time, no extended attributes; raises LayeringError.
 
         `keep_times` is the time of the whole where the files keep theirs. `pieces` become files that everyone may
-        read, and replace files at the same paths.
+        read, and replace files at the same paths. `title` is what a user calls it, default: the name of the target.
         """
         argv = [self.program, *map(str, trees), str(target)]
         argv += self._make_options(keep_modes=keep_modes, keep_times=keep_times)
         if pieces:
             argv += self._make_piece_options(pieces, trees[0], target.with_suffix(".pieces"))
-        with report_growth(f"packing {target.stem}", target):
+        with report_reading(f"packing {title}" if title else "packing", trees=trees, target=target):
             code, out, err = ask([*argv, *more], env=clean_environment())
         text = (err + out).strip()
         fault = next((line for line in text.splitlines() if any(word in line for word in FAULTS)), "")
@@ -173,7 +181,7 @@ class Packer:
         4.4 knows no such lines, later ones ask for another field: what this one makes of it is tried.
         https://github.com/plougher/squashfs-tools/blob/master/squashfs-tools/pseudo.c
         """
-        reader = find_program("unsquashfs")
+        reader = find_system_program("unsquashfs")
         with tempfile.TemporaryDirectory() as scratch:
             empty, image, lines = Path(scratch, "empty"), Path(scratch, "x.sqfs"), Path(scratch, "x.pieces")
             empty.mkdir()

@@ -33,23 +33,27 @@ def find_signal(program: str, exit_code: int) -> LayeringError | None:
     return LayeringError(f"{program} was killed by signal {number}{': ' if why else ''}{why}", fix=fix)
 
 
-def find_program(name: str, *, path: str | None = None) -> str | None:
+def find_system_program(name: str, *, path: str | None = None) -> str | None:
     """The path of a program, also of one that only administrators have on PATH."""
     return shutil.which(name, path=path) or shutil.which(name, path=MORE)
 
 
 def require_program(name: str, *, fix: str) -> str:
     """The path of a program; raises LayeringError when it is missing."""
-    found = find_program(name)
+    found = find_system_program(name)
     if found is None:
         raise LayeringError(f"there is no {name} on PATH", fix=fix)
     return found
 
 
+PYTHON = ("PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONDONTWRITEBYTECODE")  # where packages are, and what is written
+
+
 def clean_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment without variables that change what a program produces."""
-    dropped = ("SOURCE_DATE_EPOCH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "UV_COMPILE_BYTECODE")
+    """The environment without variables that change what a program produces, or how a Python runs and ends."""
+    dropped = ("SOURCE_DATE_EPOCH", "VIRTUAL_ENV", "CONDA_PREFIX", "UV_COMPILE_BYTECODE")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    kept = {name: value for name, value in kept.items() if not name.startswith("PYTHON") or name in PYTHON}
     return {**kept, "LC_ALL": "C.UTF-8", **(more or {})}
 
 

@@ -77,6 +77,15 @@ class TreeEntry:
         finally:
             os.close(handle)
 
+    def open_up(self) -> int | None:
+        """Give the owner the rights to read a file or a folder; returns its mode where it lacked them, else None."""
+        needed = {FOLDER: stat.S_IRWXU, FILE: stat.S_IRUSR}.get(self.kind, 0)
+        mode = stat.S_IMODE(self.stat().st_mode)
+        if mode & needed == needed:
+            return None
+        _add_rights(self.name, self.at, needed)
+        return mode
+
     def set_time(self, seconds: int) -> None:
         """Set both times, of a link itself."""
         os.utime(self.name, (seconds, seconds), dir_fd=self.at, follow_symlinks=False)
@@ -133,15 +142,18 @@ def open_folder(name: str, at: int, path: str, *, open_up: bool = False) -> int:
     except PermissionError:
         if not open_up:
             raise
-        _open_up(name, at)
+        _add_rights(name, at, stat.S_IRWXU)
         return os.open(name, LISTED, dir_fd=at)
 
 
-def _open_up(name: str, at: int) -> None:
-    """Give the owner all rights to a folder that cannot even be opened."""
-    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
-    try:  # of the descriptor itself, even if its name is another folder's by now
-        os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(os.fstat(handle).st_mode) | stat.S_IRWXU)
+def _add_rights(name: str, at: int, rights: int) -> None:
+    """Give the owner rights to a file or a folder that cannot even be opened; raises TreeError for a link."""
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:  # of the descriptor itself, even if its name is another one's by now
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISLNK(mode):
+            raise TreeError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+        os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(mode) | rights)
     finally:
         os.close(handle)
 
@@ -331,85 +343,3 @@ def _find_kind(item: os.DirEntry[str]) -> int:
     if item.is_dir(follow_symlinks=False):
         return FOLDER
     return FILE if item.is_file(follow_symlinks=False) else OTHER
-
-
-# --- removing --------------------------------------------------------------------------------------------------------
-
-
-def remove(path: Path, *, below: Path | None = None) -> bool:
-    """Remove a file, a link or a folder with all that is in it, whatever its modes; False when something is left.
-
-    Nothing is removed where a file system is mounted inside. With `below` the path is one below that folder, which is
-    not left through a link: what is behind one counts as gone.
-    """
-    root, inside = (path.parent, "") if below is None else (below, str(path.parent))
-    try:
-        with _open_parent(root, inside, trusted=below is None) as at:
-            return _remove(path.name, at)
-    except (FileNotFoundError, NotADirectoryError, TreeError):
-        return True
-    except OSError:
-        return False
-
-
-@contextmanager
-def _open_parent(root: Path, inside: str, *, trusted: bool) -> Iterator[int]:
-    if not trusted:
-        with open_folder_below(root, inside) as at:
-            yield at
-        return
-    at = os.open(root, LISTED & ~os.O_NOFOLLOW)
-    try:
-        yield at
-    finally:
-        os.close(at)
-
-
-def remove_empty(root: Path, path: str) -> None:
-    """Remove a folder that holds nothing."""
-    above, _, name = "/".join(split_path(path)).rpartition("/")
-    with suppress(OSError), open_folder_below(root, above) as at:
-        os.rmdir(name, dir_fd=at)
-
-
-def _remove(name: str, at: int) -> bool:
-    try:
-        os.unlink(name, dir_fd=at)
-        return True
-    except FileNotFoundError:
-        return True
-    except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.EPERM):
-            return False
-    top = open_folder(name, at, name, open_up=True)
-    try:
-        if _has_mount_below(top):
-            return False
-        with suppress(OSError):
-            os.fchmod(top, stat.S_IMODE(os.fstat(top).st_mode) | stat.S_IRWXU)
-        _remove_content(top)
-        os.rmdir(name, dir_fd=at)
-    except OSError:
-        return False
-    finally:
-        os.close(top)
-    return True
-
-
-def _remove_content(top: int) -> None:
-    for entry, left in walk_both_ways(top, open_up=True):
-        with suppress(OSError):
-            if left:
-                os.rmdir(entry.name, dir_fd=entry.at)
-            elif entry.kind != FOLDER:
-                entry.unlink()
-
-
-def _has_mount_below(top: int) -> bool:
-    """Whether something is mounted below a folder, also a folder of the same file system."""
-    place = os.fsencode(os.readlink(f"/proc/self/fd/{top}")).rstrip(b"/") + b"/"
-    with open("/proc/self/mountinfo", "rb") as file:
-        points = [line.split(b" ")[4] for line in file]
-    for octal, char in ((rb"\040", b" "), (rb"\011", b"\t"), (rb"\012", b"\n"), (rb"\134", b"\\")):
-        points = [point.replace(octal, char) for point in points]
-    return any(point.startswith(place) for point in points)

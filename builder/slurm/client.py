@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from builder.execute.installation import BY_HAND
+from builder.execute.machine import BY_HAND
 from builder.model.finding import Finding, StepError, ToolError
 from builder.system.process import CapturedOutput, capture, find_program
 
@@ -151,6 +151,7 @@ class JobState:
     nodes: str = ""
     started: float = 0.0  # seconds since 1970, 0 where that is not known
     ended: float = 0.0  # the same; of a job that runs, when its time limit comes
+    expected: str = ""  # when Slurm expects to start a job that waits, as it writes it
 
 
 class Slurm:
@@ -170,7 +171,7 @@ class Slurm:
     def test(self, arguments: Sequence[str], *, folder: Path, step: str, more: Mapping[str, str]) -> Finding | None:
         """Ask sbatch whether it would take a job; says why not."""
         answer = self._run_sbatch(["--test-only", *arguments], folder=folder, more=more)
-        return None if answer.exit_code == 0 else explain_rejection(answer.text, step=step)
+        return None if answer.exit_code == 0 else self._explain_rejection(answer.text, step=step)
 
     def submit(self, arguments: Sequence[str], *, folder: Path, step: str, more: Mapping[str, str]) -> str:
         """Submit a job from a folder and return its number; raises StepError."""
@@ -179,7 +180,13 @@ class Slurm:
         found = [match[1] for line in answer.text.splitlines() if (match := _ID.fullmatch(line.strip()))]
         if answer.exit_code == 0 and found:
             return found[-1]
-        raise StepError(explain_rejection(answer.text, step=step, timed_out=answer.exit_code == 124))
+        raise StepError(self._explain_rejection(answer.text, step=step, timed_out=answer.exit_code == 124))
+
+    def _explain_rejection(self, text: str, *, step: str, timed_out: bool = False) -> Finding:
+        """Name the variables of this shell, too, whose values a submission takes."""
+        finding = explain_rejection(text, step=step, timed_out=timed_out)
+        names = ", ".join(sorted(name for name in self._environment if name.startswith("SBATCH_")))
+        return replace(finding, fix=f"{finding.fix}; this shell sets {names}") if names else finding
 
     def query_states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
         """Say what becomes of jobs and tasks of arrays (12_3), by their numbers; None when Slurm does not answer."""
@@ -204,6 +211,16 @@ class Slurm:
             return found
         past = self._query_accounting(gone)
         return found | past | self._find_never_begun([job for job in gone if past[job].stage == "lost"])
+
+    def query_expected_starts(self, jobs: Sequence[str]) -> dict[str, str]:
+        """When Slurm expects to start jobs that wait, as it writes times; without those of which it does not say."""
+        answer = self._ask(["squeue", "--start", "--noheader", "--array", f"--jobs={','.join(jobs)}", "--format=%i|%S"])
+        found = {}
+        for line in answer.text.splitlines() if answer.exit_code == 0 else ():
+            job, _, time = line.strip().partition("|")
+            if job in jobs and _parse_time(time):
+                found[job] = time
+        return found
 
     def exit_code(self, job: str) -> int | None:
         """How a job's script ended, 128 + N by signal N; None where Slurm does not know it any more."""

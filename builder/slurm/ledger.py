@@ -21,6 +21,7 @@ from builder.execute.execution import LocalPrefix
 from builder.execute.step_runner import OutputStat
 from builder.inspect.origin import Origin
 from builder.model.finding import ConfigError, Finding, Location
+from builder.model.plan import STEP_NAME
 from builder.model.text import is_plain_path, sanitize, to_dataclass
 from builder.sif.bounded import parse_json
 from builder.system.files import write_atomic
@@ -33,7 +34,6 @@ SKEW = 30.0  # seconds between two clocks; what Slurm begins again it puts off f
 _COMMAND = re.compile(JOBS + r"/\.command-[0-9a-f]{16}")
 LONGEST = 4096  # characters of a path
 _NUMBER = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")  # of a job, or of an array's task
-_STEP = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 Kind = Literal["build", "smoke", "convert", "run"]
 
@@ -193,7 +193,7 @@ def _find_faults(ledger: Ledger) -> Iterator[str]:
         for number in (job.job, *job.after):
             if not _NUMBER.fullmatch(number):
                 yield f"'{sanitize(number)}' is no job"
-        if not _STEP.fullmatch(job.step):
+        if not STEP_NAME.fullmatch(job.step):
             yield f"'{sanitize(job.step)}' cannot be the name of a step"
         for path in (job.script, job.log, *job.before):
             if not is_plain_path(path):

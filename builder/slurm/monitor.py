@@ -20,13 +20,12 @@ from builder.execute.progress import Progress
 from builder.execute.step_runner import EventRelay, OutputStat
 from builder.model.finding import Finding, Level, Location, StepError
 from builder.model.plan import Step
-from builder.model.units import format_clock
+from builder.model.text import format_clock
 from builder.slurm.client import NODE_LOST, JobState, Slurm, explain_endless_wait
 from builder.slurm.ledger import JobRecord, Ledger, SubmittedJob, drop_old_record, read_record
-from builder.system.event_reader import Event, open_events_below
 from builder.system.layout import EVENTS, JOBS
-from builder.system.log import TAIL_LINES, Lines, shorten
 from builder.system.process import ProcessResult
+from builder.system.step_output import TAIL_LINES, Event, Lines, open_events_below, shorten
 from builder.system.trust import open_below
 
 LOOK = 0.25, 2.0  # seconds between two looks at a log and a record: for each build that is followed, and at most

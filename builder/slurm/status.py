@@ -9,16 +9,15 @@ import json
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from builder.execute.build_options import SignalInterrupt, Signals
 from builder.execute.folder_lock import lock_folder
 from builder.model.finding import ConfigError, Finding, Location
-from builder.model.mask import Mask
 from builder.model.plan import Plan
-from builder.model.text import is_plain_path, sanitize, to_dataclass
-from builder.model.units import format_clock
+from builder.model.secrets import Mask
+from builder.model.text import format_clock, is_plain_path, sanitize, to_dataclass
 from builder.sif.bounded import parse_json
 from builder.slurm.client import NODE_LOST, Slurm, explain_endless_wait
 from builder.slurm.ledger import Ledger, forget_command, note_finished
@@ -61,6 +60,10 @@ def look_at_jobs(plans: Mapping[str, SubmittedPlan], *, slurm: Slurm) -> dict[st
     """How the jobs of each are doing: one question to Slurm for all of them, since its controllers are shared."""
     jobs = [job.job for plan in plans.values() for job in plan.ledger.jobs]
     states = slurm.query_states(jobs) if jobs else {}
+    waiting = [job for job, state in (states or {}).items() if state.stage == "waiting"]
+    if states and waiting:
+        expected = slurm.query_expected_starts(waiting)
+        states = {job: replace(state, expected=expected.get(job, "")) for job, state in states.items()}
     return {name: make_job_views(plan.ledger, folder=plan.folder, states=states) for name, plan in plans.items()}
 
 
@@ -82,7 +85,9 @@ def describe_state(view: JobView) -> str:
         return "Slurm does not answer"
     if view.state.stage == "waiting":
         reason = view.state.reason.strip("()")
-        return "waits" + (f" ({reason})" if reason not in ("", "None") else "")
+        why = f" ({reason})" if reason not in ("", "None") else ""
+        start = view.state.expected.replace("T", " ")
+        return f"waits{why}" + (f", expected to start at {start}" if start else "")
     if view.state.stage == "running":
         return f"runs on {view.state.nodes}"
     if view.state.stage == "lost":

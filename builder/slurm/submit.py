@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from builder.compile.step_scripts import compute_notice, parse_minutes
+from builder.execute.build_options import JobOverrides
 from builder.execute.execution import LocalPrefix
 from builder.execute.preflight import find_programs
 from builder.execute.reproduction import list_rebuild_steps
@@ -23,7 +24,6 @@ from builder.layers.uv import VARIABLE, find_own_uv
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step, StepJob, signal_option
 from builder.slurm.client import Slurm
-from builder.slurm.job_overrides import JobOverrides
 from builder.slurm.ledger import Kind, Ledger, SubmittedJob, forget_ledger, list_open_jobs, read_ledger, write_ledger
 from builder.system.layout import AGAIN
 from builder.system.process import find_program

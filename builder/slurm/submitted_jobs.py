@@ -15,7 +15,7 @@ from pathlib import Path
 from builder.execute.build_options import SignalInterrupt, Signals
 from builder.execute.execution import Execution, LocalPrefix
 from builder.execute.folder_lock import lock_folder
-from builder.execute.preflight import ask_versions
+from builder.execute.preflight import query_versions
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report, read_report
 from builder.execute.reproduction import (
@@ -31,9 +31,9 @@ from builder.execute.reproduction import (
 from builder.inspect.attestations import write_attestations
 from builder.inspect.origin import Origin, read_origin
 from builder.model.finding import ConfigError, Finding, Location
-from builder.model.mask import Mask
 from builder.model.plan import LIMIT, Plan, Step, from_json
 from builder.model.report import Report
+from builder.model.secrets import Mask
 from builder.model.text import is_plain_path
 from builder.slurm.client import NODE_LOST, JobState, Slurm
 from builder.slurm.ledger import (
@@ -312,4 +312,5 @@ def _carry_out(run: Execution, steps: tuple[Step, ...], *, runner: SlurmRunner) 
 
 def _find_versions(environment: Mapping[str, str]) -> dict[str, str]:
     path = find_program("sbatch", env=environment)
-    return ask_versions({"sbatch": path}, environment=environment) if path else {}
+    with query_versions({"sbatch": path} if path else {}, environment=environment) as answers:
+        return answers(10.0)

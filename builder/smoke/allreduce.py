@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from . import hardware, rendezvous
-from .amounts import format_size
+from .options import format_size
 from .ranks import RankRun
 
 _LARGEST = {"cpu": 16 << 20}  # gloo finishes this in seconds

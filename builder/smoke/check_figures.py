@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Optional
 
-from .amounts import format_size
 from .checks import Check, ResultView, join_limited, show, to_figure, to_integer, to_number
+from .options import format_size
 
 ROUNDING = 1e-11  # of a sum of 64-bit numbers: far above measured errors, far below a missing trapezoid
 SKEW = 1.0  # seconds by which the clocks of two nodes may differ

@@ -7,18 +7,22 @@ interrupted.
 from __future__ import annotations
 
 import hashlib
+import io
+import os
 import time
 from array import array
-from typing import Any
+from typing import Any, Dict, Optional
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
-from . import data, rendezvous, snapshot, training
+from . import data, rendezvous, training
+from .options import RunError
 from .ranks import RankRun
 from .rendezvous import name_signal
+from .run import find_first_line
 
 
 def run_rank(run: RankRun, device: Any) -> None:
@@ -38,7 +42,7 @@ def run_rank(run: RankRun, device: Any) -> None:
     initial = training.compute_checksum(net)
     wrapped = DistributedDataParallel(net, device_ids=None if device.type == "cpu" else [device.index])
     trainer = training.Trainer(wrapped, course)
-    snapshot.resume(options.snapshot, net, trainer, run)
+    _resume(options.snapshot, net, trainer, run)
     run.note(state="training", initial_checksum=initial, resumed_from_epoch=trainer.epoch, samples=0, orders=[])
     _train(run, trainer, net, device, digits)
     run.note(checksum=training.compute_checksum(net))
@@ -64,7 +68,7 @@ def _train(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digit
         if whole:
             _test(run, trainer, net, device, digits)
         if run.leads:
-            snapshot.save(options.snapshot, net, trainer, run)
+            _save(options.snapshot, net, trainer, run)
         if not whole:
             _note_stop(run, trainer)
             break
@@ -118,3 +122,64 @@ def _test(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digits
         trainer.accuracies.append(round(right_all / count, 5))
     run.note(accuracy=right_all / count, test_loss=loss_all / count)
     run.print_progress(f"accuracy {run.record['accuracy']:.4f}")
+
+
+def _save(path: Optional[str], net: Any, trainer: training.Trainer, run: RankRun) -> None:
+    """Save the state of the training, completely or not at all (rank 0 only); raises RunError."""
+    if path is None:
+        return
+    state = {
+        "course": _describe_training(trainer, run),
+        "epoch": trainer.epoch,
+        "step": trainer.step,
+        "net": net.state_dict(),
+        "optimizer": trainer.optimizer.state_dict(),
+        "losses": list(trainer.losses),
+        "accuracies": list(trainer.accuracies),
+    }
+    draft = f"{path}.{os.getpid()}.tmp"
+    try:
+        content = io.BytesIO()  # torch reports a full disk as "unexpected pos"
+        torch.save(state, content)
+        with open(draft, "wb") as file:
+            file.write(content.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except (OSError, RuntimeError) as fault:
+        raise RunError(f'the snapshot "{path}" cannot be written: {find_first_line(fault)}') from None
+    finally:
+        if os.path.exists(draft):
+            os.remove(draft)
+
+
+def _resume(path: Optional[str], net: Any, trainer: training.Trainer, run: RankRun) -> None:
+    """Restore on every rank the state that rank 0 finds; raises RunError."""
+    if path is None:
+        return
+    if run.leads:
+        run.store.set("resume", "yes" if os.path.exists(path) else "no")
+    if run.store.get("resume") == b"no":
+        return
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        there, here = state["course"], _describe_training(trainer, run)
+        if there != here:
+            raise ValueError(
+                f"it is of {_describe_difference(there, here)}, this training of {_describe_difference(here, there)}"
+            )
+        net.load_state_dict(state["net"])
+        trainer.optimizer.load_state_dict(state["optimizer"])
+        trainer.resume(int(state["epoch"]), int(state["step"]), list(state["losses"]), list(state["accuracies"]))
+    except Exception as fault:
+        raise RunError(f'the snapshot "{path}" cannot be resumed: {find_first_line(fault)}') from None
+
+
+def _describe_training(trainer: training.Trainer, run: RankRun) -> Dict[str, int]:
+    """Describe what must be equal for the training to be the same; epochs may be added."""
+    course = trainer.config
+    return {"ranks": run.placement.world, "batch": course.batch, "share": course.share, "seed": run.options.seed}
+
+
+def _describe_difference(one: Dict[str, int], other: Dict[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in one.items() if other.get(name) != value)

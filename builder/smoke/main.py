@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Callable, Dict, List
 
-from . import record, run, verdict
-from .exceptions import RunError, UsageError
-from .options import DISTRIBUTED, WorkloadOptions, parse
+from . import result_files, run, verdict
+from .options import DISTRIBUTED, RunError, UsageError, WorkloadOptions, parse
 
 
 def main(arguments: List[str]) -> int:
@@ -35,9 +34,9 @@ def _mnist(options: WorkloadOptions) -> int:
 
 
 def _imports(options: WorkloadOptions) -> int:
-    from . import imports
+    from . import startup
 
-    return run.WorkloadRun(options).perform(imports.work)
+    return run.WorkloadRun(options).perform(startup.import_modules)
 
 
 def _devices(options: WorkloadOptions) -> int:
@@ -50,8 +49,9 @@ def _devices(options: WorkloadOptions) -> int:
 
 
 def _judge(options: WorkloadOptions) -> int:
-    checks = verdict.judge(record.read(options.file))
-    run.print_verdict(checks)
+    result = result_files.read(options.file)
+    checks = verdict.judge(result)
+    run.print_verdict(checks, verdict.explain(result))
     return 0 if verdict.has_passed(checks) else 1
 
 

@@ -13,10 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from . import gather, libraries, record
-from . import gather as blame
-from .exceptions import UsageError
-from .options import WorkloadOptions
+from . import hardware, result_files
+from .options import UsageError, WorkloadOptions
 from .run import WorkloadRun
 
 
@@ -81,6 +79,7 @@ def _number(environment: Mapping[str, str], name: str) -> int:
 STATUS_LOST = 3  # exit status of our own ranks: it failed because it lost the others
 _EARLIER = 60.0  # seconds; older rank records are from an earlier run
 _LAST_WORDS = 6.0  # seconds that rank 0 waits for the records of the others
+_LEAD_SECONDS = 3.0  # seconds that a failed rank waits for rank 0's result, which a launcher would otherwise prevent
 
 
 class RankRun(WorkloadRun):
@@ -124,13 +123,15 @@ class RankRun(WorkloadRun):
         if self.leads and not self.own:
             super().write_initial()
         if self.options.result is not None:
-            record.write_initial(record.name_rank_file(self.options.result, self.placement.rank), self.record)
+            result_files.write_initial(
+                result_files.name_rank_file(self.options.result, self.placement.rank), self.record
+            )
 
     def prepare_log(self) -> None:
         """Let NCCL write its log to a temporary folder."""
         self._scratch = tempfile.mkdtemp(prefix="smoke-nccl-")
         self.log = os.path.join(self._scratch, "log")
-        libraries.redirect_log(self.log)
+        hardware.redirect_log(self.log)
 
     def stop(self, number: int) -> bool:
         """Ask a training with a snapshot to stop after its step."""
@@ -141,7 +142,7 @@ class RankRun(WorkloadRun):
         """Update the time of this rank's record."""
         if self.options.result is not None:
             try:
-                os.utime(record.name_rank_file(self.options.result, self.placement.rank))
+                os.utime(result_files.name_rank_file(self.options.result, self.placement.rank))
             except OSError:
                 pass  # a record that cannot be updated counts as silent
 
@@ -151,7 +152,7 @@ class RankRun(WorkloadRun):
         self.record["seconds"]["total"] = round(self.count_seconds(), 3)
         if self.options.result is not None:
             try:
-                record.write(record.name_rank_file(self.options.result, self.placement.rank), self.record)
+                result_files.write(result_files.name_rank_file(self.options.result, self.placement.rank), self.record)
             except OSError as fault:
                 print(f"rank {self.placement.rank}: its record cannot be written: {fault}", file=sys.stderr)
 
@@ -166,25 +167,38 @@ class RankRun(WorkloadRun):
         if self.own:
             return STATUS_LOST if self.record.get("lost") else int(error is not None)
         if not self.leads:
+            if error is not None:
+                self._wait_for_result()
             return int(error is not None)
         records = self.gathered if self.gathered is not None else self._wait_for_records()
-        gather.assemble(self.result, records)
+        result_files.assemble(self.result, records)
         if error is not None and self.gathered is None:
-            found = blame.diagnose(records, self.placement.world)
-            waiting = blame.describe_unfinished(records, range(self.placement.world))
+            found = result_files.diagnose(records, self.placement.world)
+            waiting = result_files.describe_unfinished(records, range(self.placement.world))
             self.result["error"] = f"{error}: {found or waiting}" if self.ended_early else found or error
         return super().finish()
+
+    def _wait_for_result(self) -> None:
+        """Wait until rank 0 has written the result: srun ends all ranks, and their image's mount, when one fails."""
+        path = self.options.result
+        if path is None:
+            return
+        until = time.monotonic() + _LEAD_SECONDS + (_LAST_WORDS if self.ended_early else 0.0)
+        while time.monotonic() < until and result_files.is_unfinished(path):
+            time.sleep(0.1)
 
     def _wait_for_records(self) -> List[Dict[str, Any]]:
         """Read the records of all ranks, after giving the live ones a moment to write theirs."""
         if self.options.result is None:
             return [self.record]
-        not_before = os.stat(record.name_rank_file(self.options.result, 0)).st_mtime - self.count_seconds() - _EARLIER
+        not_before = (
+            os.stat(result_files.name_rank_file(self.options.result, 0)).st_mtime - self.count_seconds() - _EARLIER
+        )
         until = time.monotonic() + _LAST_WORDS
         while True:
-            records = gather.read_records(self.options.result, self.placement.world, not_before)
-            silent = blame.select_silent(records)
-            if len(silent) == len(blame.select_stale(records, silent)) or time.monotonic() > until:
+            records = result_files.read_records(self.options.result, self.placement.world, not_before)
+            silent = result_files.select_silent(records)
+            if len(silent) == len(result_files.select_stale(records, silent)) or time.monotonic() > until:
                 return records
             time.sleep(0.1)
             self.signal_alive()

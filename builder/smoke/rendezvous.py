@@ -16,7 +16,7 @@ from typing import Any, Iterable, List
 import torch
 import torch.distributed as dist
 
-from .exceptions import RunError, StoppedError
+from .options import RunError, StoppedError
 from .ranks import RankRun
 from .run import find_first_line
 

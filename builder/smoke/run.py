@@ -9,11 +9,10 @@ import threading
 import time
 import traceback
 from dataclasses import asdict
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Sequence
 
-from . import record, verdict
-from .exceptions import RunError, StoppedError, UsageError
-from .options import WorkloadOptions
+from . import result_files, verdict
+from .options import RunError, StoppedError, UsageError, WorkloadOptions
 
 END_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 BEAT_SECONDS = 2.0  # seconds between signs of life
@@ -26,7 +25,7 @@ class WorkloadRun:
     def __init__(self, options: WorkloadOptions) -> None:
         self.options = options
         self.started = time.monotonic()
-        self.result: Dict[str, Any] = record.make_result(options)
+        self.result: Dict[str, Any] = result_files.make_result(options)
         self.ended_early = False  # by the time limit or a signal
         self._ended = threading.Lock()
 
@@ -63,7 +62,7 @@ class WorkloadRun:
 
     def write_initial(self) -> None:
         """Write an initial, failed result; raises UsageError if that fails."""
-        record.write_initial(self.options.result, self.result)
+        result_files.write_initial(self.options.result, self.result)
 
     def end(self, error: Optional[str], status: Optional[int] = None) -> int:
         """Finish with an error or None; a second caller waits until the first one exits."""
@@ -82,21 +81,21 @@ class WorkloadRun:
         self.result["verdict"] = "pass" if good else "FAIL"
         if self.options.result is not None:
             good = self._write() and good
-        print_verdict(checks)
+        print_verdict(checks, verdict.explain(self.result))
         return 0 if good else 1
 
     def _write(self) -> bool:
         """Write the result; on a full disk overwrite the initial one with the failure."""
         assert self.options.result is not None
         try:
-            record.write(self.options.result, self.result)
+            result_files.write(self.options.result, self.result)
             return True
         except OSError as fault:
             text = f"the result cannot be written: {fault.strerror or fault}"
         print(f'error: "{self.options.result}": {text}', file=sys.stderr)
         kept = {name: self.result[name] for name in ("schema", "workload", "seconds")}
         was = self.result["error"]
-        record.overwrite(self.options.result, {**kept, "verdict": "FAIL", "error": was or text})
+        result_files.overwrite(self.options.result, {**kept, "verdict": "FAIL", "error": was or text})
         return False
 
     def stop(self, number: int) -> bool:
@@ -140,11 +139,13 @@ def read_stop_request() -> int:
     return int(signal.SIGTERM) if path and os.path.exists(path) else 0
 
 
-def print_verdict(checks: Any) -> None:
-    """Print a line for each check and the verdict."""
+def print_verdict(checks: Any, causes: Sequence[str] = ()) -> None:
+    """Print a line for each check, what explains those that failed, and the verdict."""
     for check in checks:
         mark = "ok  " if check.ok else "FAIL"
         print(f"  {mark} {check.name}: {check.measured} (expected {check.expected})")
+    for line in causes:
+        print(f"  {line}")
     failed = [check.name for check in checks if not check.ok]
     word = "pass" if verdict.has_passed(checks) else f"FAIL ({', '.join(failed) or 'nothing was checked'})"
     print(f"verdict: {word}", flush=True)

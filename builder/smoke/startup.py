@@ -1,14 +1,16 @@
-"""Measure the time from the launch to the first step of a training."""
+"""What comes before a training: the imports of named modules, and the time from the launch to the first step."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import time
 from typing import Any, Dict
 
-from . import hardware
+from . import hardware, result_files
 from .ranks import RankRun
-from .run import WorkloadRun
+from .run import WorkloadRun, find_first_line
 
 _BATCH = 64
 
@@ -74,3 +76,33 @@ def run_rank(run: RankRun, device: Any) -> None:
 
     del device
     rendezvous.join(run)
+
+
+def import_modules(run: WorkloadRun) -> None:
+    """Fill the run's result; if a module kills the process, the result's error names it."""
+    found = run.result["imports"] = []
+    for name in run.options.modules:
+        if run.options.result is not None:
+            run.result["error"] = f'the process ended while importing "{name}"'
+            result_files.write(run.options.result, run.result)
+        entry = _import_module(name)
+        found.append(entry)
+        run.print_progress(f"{name} {entry['version'] or ''} {entry['error'] or 'imported'} ({entry['seconds']:.2f} s)")
+
+
+def _import_module(name: str) -> Dict[str, Any]:
+    began = time.monotonic()
+    error = version = None
+    try:
+        if name == "mpi4py.MPI":  # its library is loaded; a login node may have no MPI to start
+            importlib.import_module("mpi4py").rc.initialize = False
+        importlib.import_module(name)
+        version = _version(name)
+    except (Exception, SystemExit) as fault:
+        error = f"{type(fault).__name__}: {find_first_line(fault)}"
+    return {"name": name, "error": error, "version": version, "seconds": round(time.monotonic() - began, 3)}
+
+
+def _version(name: str) -> Any:
+    version = getattr(sys.modules.get(name.split(".")[0]), "__version__", None)
+    return None if version is None else str(version)

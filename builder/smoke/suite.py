@@ -9,11 +9,9 @@ import sys
 from dataclasses import asdict
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import gather, record, verdict
-from . import gather as blame
+from . import result_files, verdict
 from .checks import look_up, show, to_integer, to_number
-from .exceptions import RunError
-from .options import WorkloadOptions
+from .options import RunError, WorkloadOptions
 
 VERDICT_FILE = "verdict.json"
 _RESULT = re.compile(r"(?P<workload>[a-z][a-z0-9-]*)\.json")
@@ -35,7 +33,7 @@ def judge_suite(options: WorkloadOptions) -> int:
     }
     path = os.path.join(options.folder, VERDICT_FILE)
     try:
-        record.write(path, content)
+        result_files.write(path, content)
     except OSError as fault:
         print(f'error: the verdict "{path}" cannot be written: {fault.strerror or fault}', file=sys.stderr)
         good = False
@@ -58,8 +56,8 @@ def _judge_workload(folder: str, workload: str) -> Dict[str, Any]:
     path = os.path.join(folder, f"{workload}.json")
     result, error = _read(path)
     if isinstance(result, dict):
-        if result.get("error") == record.UNFINISHED:
-            error = result["error"] = f"{record.UNFINISHED}{_blame_rank(path)}"
+        if result.get("error") == result_files.UNFINISHED:
+            error = result["error"] = f"{result_files.UNFINISHED}{_blame_rank(path)}"
         elif result.get("workload") != workload:
             error = f'"{path}" is the result of {show(result.get("workload"))}'
         else:
@@ -84,7 +82,7 @@ def _read(path: str) -> Tuple[Any, Optional[str]]:
     if not os.path.lexists(path):
         return None, "it left no result"
     try:
-        return record.read(path), None
+        return result_files.read(path), None
     except RunError as fault:
         return None, str(fault)
 
@@ -94,14 +92,14 @@ def _blame_rank(path: str) -> str:
     records, world = _records(path)
     if not records:
         return ""
-    found = blame.diagnose(records, world) or blame.describe_unfinished(records, range(world))
+    found = result_files.diagnose(records, world) or result_files.describe_unfinished(records, range(world))
     return f": {found}" if found else ""
 
 
 def _records(path: str) -> Tuple[List[Dict[str, Any]], int]:
     """Read the rank records of a result, and the number of ranks that they mention."""
-    ranks = [int(name.rsplit(".rank", 1)[1][: -len(".json")]) for name in gather.find_records(path)]
-    records = gather.read_records(path, max(ranks, default=-1) + 1)
+    ranks = [int(name.rsplit(".rank", 1)[1][: -len(".json")]) for name in result_files.find_records(path)]
+    records = result_files.read_records(path, max(ranks, default=-1) + 1)
     told = [to_integer(entry.get("world")) or 0 for entry in records]
     return records, min(max([len(records), *told]), 10**6)
 

@@ -15,9 +15,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from torch.nn import functional
 
-from .data import Digits
-from .digits import SIDE
-from .exceptions import RunError
+from .data import SIDE, Digits
+from .options import RunError
 
 _BATCH = 64  # over all ranks together: the same training at any number of ranks
 _STEPS = {"mnist": 240, "drawn": 125}  # enough to be well above the floors of the verdict

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from builder.compile.arrays import ArrayTask, make_array_plan
+from builder.execute.build_options import JobOverrides
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan, PlanFile, Step, StepJob
 from builder.parse.site import load_site
-from builder.slurm.job_overrides import JobOverrides
 from builder.slurm.status import ListedPlan, read_plan_list, write_plan_list
 from builder.slurm.submit import SubmitOptions, Task, make_arguments, select_tasks
 

@@ -10,8 +10,8 @@ from support.bombs import archive, squashfs
 from support.made_elf import bundle, compressed, elf, fatbin
 
 from builder.audit.content import AuditError
-from builder.audit.sif_image import read_image
-from builder.inspect.gpu import read_inventory
+from builder.audit.images import read_image
+from builder.cli.inspect_gpu import read_inventory
 from builder.model.finding import ConfigError
 from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_layer, add_object, make_empty_sif, write_header
 

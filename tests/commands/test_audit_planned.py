@@ -13,13 +13,16 @@ from support.bombs import squashfs
 from support.made_elf import elf, fatbin
 from support.rows import rows
 
+from builder.audit import distribution
+from builder.audit.installed import read_folder
+from builder.audit.planned import read_installed
 from builder.execute.plan_folder import BUNDLED, PACKAGE
 from builder.layers.cache import Store, compute_key
 from builder.layers.image_file import Layer
 from builder.layers.package_audit import PackageAudit
 from builder.layers.wheels import Pin
 from builder.parse.site import load_site
-from builder.resolve.gpu_machine import make_machine
+from builder.resolve.driver import make_machine
 
 SITE = "opt/env/lib/python3.12/site-packages"
 VOLTA = elf(needed=["libcudart.so.12"], sections={".nv_fatbin": fatbin(("cubin", 70, "", ""))})
@@ -135,6 +138,19 @@ def test_a_second_audit_replaces_the_first_answer(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "gpu-audit.json").read_text())["ok"]
 
 
+def test_a_folder_says_what_its_squashfs_file_says(tmp_path: Path) -> None:
+    files, tree = {**package("a_b", HOPPER), **package("c", PLAIN)}, tmp_path / "tree"
+    squashfs(tmp_path / "x.sqfs", files)
+    for path, content in files.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_bytes(content)
+    here, there = read_folder(tree).distributions, read_installed(tmp_path / "x.sqfs", ("",)).distributions
+    assert [distribution.describe_distribution(one) for one in here] == [
+        distribution.describe_distribution(one) for one in there
+    ]
+    assert {one.name for one in here} == {"a-b", "c"}
+
+
 def test_layers_are_read_once(tmp_path: Path) -> None:
     """Of wheels what was read is kept with the wheel, of other packages with the layer, and is removed with it."""
     question(tmp_path)
@@ -155,7 +171,7 @@ def test_layers_are_read_once(tmp_path: Path) -> None:
 
     def judged(*chosen: Pin) -> dict[str, str]:
         audit = PackageAudit(tmp_path, store)
-        audit.note_wheels(wheels, chosen, place=["3.12"])
+        audit.note_wheels(wheels.entry.key, chosen, place=["3.12"])
         audit.judge([wheels, others])
         return {one.name: f"{one.says}{' (wrong)' if one.wrong else ''}" for one in audit.verdicts}
 

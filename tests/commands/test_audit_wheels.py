@@ -22,9 +22,9 @@ from builder.audit.content import Memory
 from builder.audit.distribution import Distribution, Inventory
 from builder.audit.elf import parse_version
 from builder.audit.gpu_verdict import Machine, Verdict, judge
+from builder.audit.images import read_image
 from builder.audit.installed import read_folder
-from builder.audit.sif_image import read_image
-from builder.audit.wheel import read_wheel
+from builder.audit.package_archives import read_wheel
 
 H100 = Machine(vendor="nvidia", targets=("sm_90",), majors=(11, 12), cuda="12.2", glibc="2.35", python="3.12")
 V100 = Machine(vendor="nvidia", targets=("sm_70",), majors=(11, 12), cuda="12.2", glibc="2.35", python="3.12")

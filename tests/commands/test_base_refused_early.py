@@ -15,7 +15,7 @@ from builder.layers.cache import Store
 
 ROOT = Path(__file__).parents[2]
 LIBC = "GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36."
-LINES = (("build", "-n"), ("plan",), ("check",))
+LINES = (("build", "-n"), ("plan",), ("check",), ("lock",))
 
 
 def make_base(folder: Path, *, python: str = "3.11", libc: str = LIBC) -> Path:
@@ -98,3 +98,41 @@ def test_the_few_files_say_the_same_as_the_whole_image(tmp_path: Path) -> None:
     few, whole = read_base_programs(image), read_base_facts(image, store=Store(tmp_path / "cache"))
     assert (few.python, few.minor, few.glibc, few.machine) == ("/opt/py/bin/python3.11", "3.11", "2.36", whole.machine)
     assert (few.python, few.minor, few.glibc) == (whole.python, whole.minor, whole.glibc)
+
+
+@pytest.mark.parametrize("backend", ["layers", "apptainer"])
+@pytest.mark.parametrize("part", ["superblock", "tail"])
+def test_a_damaged_base_image_is_refused_early(part: str, backend: str, tmp_path: Path) -> None:
+    base = make_base(tmp_path)
+    content = bytearray(base.read_bytes())
+    start = content.find(b"hsqs")
+    size = int.from_bytes(content[start + 40 : start + 48], "little")
+    begin, end = (start, start + 96) if part == "superblock" else (start + size // 2, start + size)
+    content[begin:end] = bytes([255 if part == "superblock" else 0]) * (end - begin)
+    base.write_bytes(content)
+    write(tmp_path, python="3.11")
+    done = run(tmp_path, "build", "-n", "local", "x.yml", "--base", "base.sif", "--backend", backend)
+    assert done.returncode == 2, done.stderr
+    assert "its root file system is damaged: " in done.stderr
+
+
+@pytest.mark.parametrize("words", LINES)
+def test_a_base_image_for_another_processor_is_named_first(words: tuple[str, ...], tmp_path: Path) -> None:
+    make_base(tmp_path)  # for x86_64
+    write(tmp_path, python="3.11")
+    done = run(tmp_path, *words, "isambard-ai", "x.yml", "--base", "base.sif")
+    said = done.stdout + done.stderr
+    assert done.returncode == 3, said
+    assert "error[base-processor]" in said
+    assert "[other-processor]" not in said
+    assert not list(tmp_path.glob("*.lock*"))
+
+
+@pytest.mark.parametrize("words", LINES)
+def test_docker_does_not_start_from_a_sif(words: tuple[str, ...], tmp_path: Path) -> None:
+    make_base(tmp_path)
+    write(tmp_path, python="3.11")
+    done = run(tmp_path, *words, "mn5", "x.yml", "--backend", "docker", "--base", "base.sif")
+    assert done.returncode == 3, done.stderr
+    assert "error[docker-base]" in done.stdout + done.stderr
+    assert not list(tmp_path.glob("*.lock*"))

@@ -51,8 +51,8 @@ def test_a_reader_that_is_gone_changes_no_exit_code(tmp_path: Path, words: str, 
 
 def test_an_early_interrupt_is_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n")
-    line = [sys.executable, "-c", "from builder.cli.start import start; start()", "check"]
-    done = subprocess.run(line, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from builder.cli.start import start; start()"
+    done = subprocess.run([sys.executable, "-c", code, "check"], env={}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 

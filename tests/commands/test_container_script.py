@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,17 @@ def test_a_users_own_paths_are_bound(folder: Path) -> None:
     told = typed(folder, shell, ". run/container.sh\nin_image nvidia-smi", RECIPE_BINDS="/a,/b:/c:ro")
     words = told.split()
     assert words[words.index("/a,/b:/c:ro") - 1] == "--bind"
+
+
+def test_tykkys_wrappers_get_the_users_binds_once(folder: Path) -> None:
+    target = replace(bare_target("lumi-g"), backend="tykky")
+    (folder / "run" / "container.sh").write_text(make_container_script(target))
+    lines = "set -eu; . run/container.sh; . run/container.sh; echo ${CW_EXTRA_BIND_MOUNTS-unset} ${digits[*]}"
+
+    def read(**environment: str) -> str:
+        words = ["/bin/bash", "-c", lines]
+        return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert read() == "unset\n"
+    assert read(RECIPE_BINDS="/a,/b:/c:ro", RECIPE_MNIST="/digits") == "/a,/b:/c:ro,/digits --data /digits\n"
+    assert read(RECIPE_BINDS="/a", CW_EXTRA_BIND_MOUNTS="/mine") == "/mine,/a\n"

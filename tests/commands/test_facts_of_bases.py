@@ -9,6 +9,9 @@ from support.file_trees import image_of, pack
 
 from builder.layers.base_facts import read_base_facts
 from builder.layers.cache import Store
+from builder.lock.base_lock import lock_base
+from builder.lock.session import Session
+from builder.model.site import BaseImage
 from builder.sif.errors import LayeringError
 from builder.sif.sif import read_sif
 
@@ -65,6 +68,16 @@ def test_no_program_is_needed_to_know_a_base(bed: Bed, monkeypatch: pytest.Monke
     assert (facts.python, facts.minor, facts.glibc) == ("/usr/bin/python3.11", "3.11", "2.36")
     assert (facts.labels, facts.runscript) == ({"a": "b"}, True)
     assert (facts.links["/bin"], facts.folders["/secret"]) == ("usr/bin", 0o700)
+
+
+def test_a_lock_reads_the_python_and_the_glibc_without_an_engine(bed: Bed, tmp_path: Path) -> None:
+    (bed.tree / "usr/bin").mkdir(parents=True)
+    (bed.tree / "usr/bin/python3.11").touch()
+    (bed.tree / "usr/bin/python3").symlink_to("python3.11")
+    base = BaseImage(reference=str(bed.image(VERSION)), source=())
+    session = Session(environment={"PATH": "/nonexistent"}, work=tmp_path, cache=tmp_path)
+    found = lock_base(base, own=False, name="base.sif", packages=False, runtimes=("apptainer",), session=session)
+    assert (found.python, found.glibc, found.provides) == ("3.11", "2.36", {})
 
 
 @pytest.mark.parametrize("part", ["tables", "content"])

@@ -58,7 +58,7 @@ def read_codes(text: str, *, shape: str) -> list[str]:
 
 def test_the_commands_with_formats_are_known() -> None:
     assert {line for line, _ in FORMATS} == {
-        "check", "explain", "sites", "doctor", "status", "cache ls", "diff", "inspect", "report",
+        "check", "config", "explain", "sites", "doctor", "status", "cache ls", "diff", "inspect", "report",
     }  # fmt: skip
 
 

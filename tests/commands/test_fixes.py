@@ -45,6 +45,9 @@ RIGHT = {
     "cache": "cache {ls}",
     "doctor": "doctor {local} --offline",
     "init": "init {mnist} -o new.yml",
+    "schema": "schema {site}",
+    "config": "config --format {json}",
+    "completion": "completion {bash}",
 }
 SHORT = ("smoke x.sif", "diff x.sif")  # these lack something themselves
 WRONG = (
@@ -257,7 +260,7 @@ def test_an_image_without_torch_names_a_line_that_runs(
     (tmp_path / "root" / "var" / "lib" / "dpkg").mkdir(parents=True)
     (tmp_path / "root" / "var" / "lib" / "dpkg" / "status").write_text("Package: bash\nVersion: 5\nArchitecture: all\n")
     monkeypatch.chdir(tmp_path)
-    assert run(["smoke", site, "root"]) == 0
+    assert run(["smoke", "--here", site, "root"]) == 0
     said = re.search(r"verdict: not tested: .*`recipe (.*)`", capsys.readouterr().out)
     assert said is not None
     assert said[1] == f"run --here {site} root -- python3 --version"

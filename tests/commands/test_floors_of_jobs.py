@@ -11,7 +11,7 @@ from support.matrix import script_of
 @pytest.mark.parametrize(
     ("site", "nodes", "devices", "given", "floors"),
     [
-        ("lumi-g", 1, None, 1, ["--floor", "128MiB=118.8"]),
+        ("lumi-g", 1, None, 1, ["--floor", "128MiB=118.75"]),
         ("lumi-g", 2, None, 2, ["--floor", "128MiB=80.75"]),
         ("lumi-g", 2, None, 3, []),  # nobody has told
         ("lumi-g", 1, 4, 1, []),  # whole nodes only

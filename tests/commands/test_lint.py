@@ -15,7 +15,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from support.bill_samples import CONTENTS, PACKAGES
 from support.matrix import plans
 
-from builder.inspect.sbom import make_sbom
+from builder.inspect.attestations import make_sbom
 
 # hadolint's rules that do not hold here, each with its reason.
 HADOLINT_IGNORED = {
@@ -52,17 +52,20 @@ def _scripts(folder: Path) -> list[Path]:
     return [path for path in found if path.name not in own and "root" not in path.relative_to(folder).parts]
 
 
+VALUE = re.compile(r"'[^'\n]*'|\d+|(?<==)[\w./:@%+,-]+")
+
+
 def _different(folders: Path) -> list[str]:
-    """One path of every script: scripts that differ only in the names of recipe, site and base are one."""
+    """One path of every script: those that differ in names, numbers and what stands in single quotes are one."""
     seen: dict[str, str] = {}
     for case, plan in plans():
-        names = sorted({plan.image.removesuffix(".sif"), plan.base, plan.recipe, case.stem}, key=len, reverse=True)
+        names = {plan.image.removesuffix(".sif"), plan.base, plan.recipe, case.stem, plan.site}
         for path in _scripts(folders / case.name):
             lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#SBATCH")]
             text = "\n".join(line for line in lines if not line.startswith("# ") or "shellcheck" in line)
-            for name in names:
+            for name in sorted(names, key=len, reverse=True):
                 text = text.replace(name, "NAME").replace(name.lower().replace("_", "-"), "NAME")
-            seen.setdefault(f"{path.name}\n{text}", str(path.relative_to(folders)))
+            seen.setdefault(f"{path.name}\n{VALUE.sub('0', text)}", str(path.relative_to(folders)))
     return list(seen.values())
 
 

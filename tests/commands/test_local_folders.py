@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.matrix import bare_target
 
-from builder.compile.launch.local_folders import make_folders_script
+from builder.compile.launch.settings import make_folders_script
 from builder.compile.render import read_template
 
 BASE = {"PATH": "/usr/bin:/bin", "USER": "somebody", "SLURM_JOB_ID": "17", "ENVIRONMENT": "BATCH"}

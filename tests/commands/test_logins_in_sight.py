@@ -65,6 +65,7 @@ def test_security_04_a_build_sees_no_login_and_writes_no_cache_of_others(tmp_pat
     assert {inside for inside, (_, rest) in seen.items() if rest != ["ro"]} == {
         "/tmp",
         "/var/tmp",
+        "/dev/shm",
         "/mnt/cache",
         "/mnt/answer",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -78,6 +79,53 @@ def test_an_input_is_never_overwritten(
     assert digests(folder) == before
 
 
+@pytest.mark.parametrize("name", ["weights", "weights.sif", "x.sif", "soft.sif"])
+def test_a_file_of_a_copied_folder_is_never_overwritten(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "data").mkdir()
+    for source in ("weights", "weights.sif", "x.sif.failed"):
+        (folder / "data" / source).write_bytes(SIF)
+    (folder / "data" / "soft.sif").symlink_to("weights")
+    (folder / "copies.yml").write_text("name: c\ndependencies: [python=3.12]\ncontainer: {files: {data: /opt/data}}\n")
+    before = digests(folder)
+    for more in ((), ("--force",)):
+        assert run(["build", "local", "copies.yml", "-o", f"data/{name}", *more]) == 2
+        said = capsys.readouterr().err
+        assert f"would overwrite a file of the folder '{folder}/data'" in said
+        assert "--force" not in said
+    assert digests(folder) == before
+
+
+@pytest.mark.parametrize(("recipe", "refused"), [("c", False), ("other", True)])
+def test_in_a_copied_folder_only_the_same_image_is_replaced(
+    recipe: str, refused: bool, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "data").mkdir()
+    text = "name: {}\ndependencies: [python=3.12]\ncontainer: {{files: {{data: /opt/data}}}}\n"
+    (folder / "copies.yml").write_text(text.format("c"))
+    (folder / "first.yml").write_text(text.format(recipe))
+    assert run(["plan", "local", "first.yml", "-o", "data/model.plan"]) == 0
+    image = json.loads((folder / "data/model.plan/plan.json").read_text())["image"]
+    (folder / "data/model.sif").write_bytes(SIF)
+    (folder / "data/model.plan" / image).symlink_to("../model.sif")
+    capsys.readouterr()
+    for more in (("-n",), ()) if refused else (("-n",),):
+        run(["build", "local", "copies.yml", "-o", "data/model.sif", "--force", *more])
+        assert ("would overwrite a file of the folder" in capsys.readouterr().err) == refused
+    assert (folder / "data/model.sif").read_bytes() == SIF
+
+
+@pytest.mark.parametrize("more", [(), ("--force",), ("-n",)])
+def test_nothing_is_made_through_a_link(
+    more: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "dangling.sif").symlink_to("elsewhere.sif")
+    assert run(["build", "local", "env.yml", "-o", "dangling.sif", *more]) == 2
+    assert "which is not made through a link" in capsys.readouterr().err
+    assert not (folder / "elsewhere.sif").exists()
+
+
 def test_an_archive_is_never_overwritten_by_its_image(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import io
     import tarfile
@@ -128,7 +176,7 @@ def test_a_foreign_file_in_place_of_an_attestation_stays(
     assert run(["build", "-n", "local", "env.yml", "-o", "q2.sif"]) == 2
     said = capsys.readouterr().err
     assert f"q2.sif{ending}' exists, and no build wrote it" in said
-    assert "  fix: give --force to replace it, or another output with -o\n" in said
+    assert "  fix: move it, or give another output with -o\n" in said
     assert digests(folder) == before
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from builder.execute.progress import Bar
 from builder.model.plan import Plan, PlanFile, Step, to_json
-from builder.model.units import format_bytes
+from builder.model.text import format_bytes
 
 REPORTS = """
 tell() { printf '{"event": "progress", "what": "%s", "done": %s, "total": %s}\\n' "$@" >>"$RECIPE_EVENTS"; sleep 0.6; }
@@ -114,6 +114,14 @@ def test_what_is_complete_is_not_shown_any_more() -> None:
         "packing  30 B",
         "",
     )  # the program has gone on to something else
+
+
+def test_a_bar_has_the_columns_that_its_numbers_leave() -> None:
+    bar = Bar()
+    bar.update("copy", done=0, total=10, now=1.0)
+    bar.update("copy", done=5, total=10, now=2.0)
+    assert bar.format_line(2.0, width=45) == "copy  [####....] 50%  5 B of 10 B  1.0 s left"
+    assert bar.format_line(2.0, width=40) == "copy  50%  5 B of 10 B  1.0 s left"
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from support.registry_stand_ins import DIGEST, Reply, StandIn, certificate, foun
 from builder.compile.compile import compile_plan
 from builder.compile.render import read_template
 from builder.layers import registry as client
-from builder.layers.registry import Login, RegistryError, fetch_manifest_digest
-from builder.layers.registry_login import find_login
+from builder.layers.registry import Login, RegistryError, fetch_manifest_digest, find_login
 from builder.model.target import Context
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from builder.compile.render import read_template
-from builder.system.event_reader import Event, make_events_file, open_events
+from builder.sif import errors, pack
+from builder.system.step_output import Event, make_events_file, open_events
 
 ODD = 'it\'s "a" \\\\ $(id) `id` ü\ttab\x01'
 
@@ -78,3 +80,21 @@ def test_a_link_in_the_place_of_the_events_is_not_written(folder: Path) -> None:
     (folder / "events").symlink_to(folder / "mine")
     done, events = run(folder, "fail over")
     assert (done.returncode, events, (folder / "mine").read_text()) == (1, [], "")
+
+
+def test_packing_reports_how_much_of_the_tree_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "tree" / "below").mkdir(parents=True)
+    size = 30_000_000
+    (folder / "tree" / "below" / "noise").write_bytes(os.urandom(size))
+    (folder / "tree" / "link").symlink_to("below")
+    monkeypatch.setenv("RECIPE_EVENTS", str(folder / "events"))
+    monkeypatch.setattr(errors, "PAUSE", 0.01)
+    packer = pack.find_packer(zstd=False, time=0)
+    packer.pack([folder / "tree"], folder / f"{'2b' * 32}.sqfs", title="pip packages")
+    events = [json.loads(line) for line in (folder / "events").read_text().splitlines()]
+    assert {(event["event"], event["what"], event["total"]) for event in events} == {
+        ("progress", "packing pip packages", size)
+    }
+    done = [event["done"] for event in events]
+    assert done == sorted(done)
+    assert 0 < done[0] < done[-1] == size

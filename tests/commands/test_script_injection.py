@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 from dataclasses import replace
 from itertools import pairwise
@@ -39,6 +40,7 @@ TARGETS = [
     for path in sorted(BUNDLED.glob("*.yaml"))
     for backend in load_site(path.stem).build.backends
     if backend != "layers" or path.stem == "local"  # elsewhere the recipe makes a conda environment, which is refused
+    if load_site(path.stem).node.arch == platform.machine()  # other scripts stop here
 ]
 
 
@@ -47,7 +49,7 @@ STAND_IN = r"""#!/usr/bin/env bash
 printf '%s\0' "${0##*/}" "$@" $'\1' >>"$STAND_IN_LOG" # in one go: several may write side by side
 case "${0##*/} $1" in
     "apptainer --version" | "singularity --version") echo "${0##*/} version 1.4.5" ;;
-    "apptainer build" | "singularity build" | "layering-stand-in -B")
+    "apptainer build" | "singularity build" | "layering-stand-in -E")
         for word; do case "$word" in *.part) [ -d "$word" ] || echo image >"$word" ;; esac; done ;;
     "docker save") for word; do case "$word" in *.part) echo archive >"$word" ;; esac; done ;;
     "cotainr build") echo image >"$2" ;;
@@ -121,13 +123,14 @@ def test_a_hostile_recipe_is_only_data(site: str, backend: str, tmp_path: Path, 
     plan = target_plan(recipe, site=site, backend=backend)
     calls = play(plan, tmp_path / "plan", source=path.parent, programs=programs)
     assert hostile.canaries(tmp_path) == []
-    assert {
-        "apptainer": "apptainer",
-        "cotainr": "cotainr",
-        "docker": "docker",
-        "tykky": "conda-containerize",
-        "layers": "layering-stand-in",
-    }[backend] in {call[0] for call in calls}
+    called = {
+        "apptainer": {"apptainer", "singularity"},  # PRoot needs a SingularityCE
+        "cotainr": {"cotainr"},
+        "docker": {"docker"},
+        "tykky": {"conda-containerize"},
+        "layers": {"layering-stand-in"},
+    }[backend]
+    assert called & {call[0] for call in calls}
     if backend == "docker":
         build = next(call for call in calls if call[:2] == ["docker", "build"])
         given = {word for before, word in pairwise(build) if before == "--label"}

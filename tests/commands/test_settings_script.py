@@ -190,3 +190,22 @@ def test_a_job_leaves_no_engines_cache_on_its_node(tmp_path: Path) -> None:
     assert bash(tmp_path, shared, ENVIRONMENT="BATCH").stdout.split()[1] == f"{tmp_path}/cache"
     own = bash(tmp_path, script, ENVIRONMENT="BATCH", APPTAINER_CACHEDIR="/own", SINGULARITY_CACHEDIR="/own")
     assert own.stdout.split()[1] == "/own"
+
+
+def test_the_network_plugin_is_the_users_or_that_of_a_module(tmp_path: Path) -> None:
+    (tmp_path / "librccl-net.so.0").touch()
+    link = tmp_path / "elsewhere" / "librccl-net.so"
+    link.parent.mkdir()
+    link.symlink_to("../librccl-net.so.0")
+    script = 'keep_own NCCL_NET_PLUGIN; {module} find_plugin; echo "<$NCCL_NET_PLUGIN>"'
+
+    def find(module: str = "", **environment: str) -> tuple[str, bool]:
+        done = bash(tmp_path, script.replace("{module}", module and f"NCCL_NET_PLUGIN={module};"), **environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip(), "no module has set NCCL_NET_PLUGIN" in done.stderr
+
+    assert find(str(link)) == (f"<{tmp_path / 'librccl-net.so.0'}>", False)
+    assert find(str(link), NCCL_NET_PLUGIN="/mine.so") == ("</mine.so>", False)
+    assert find(str(link), NCCL_NET_PLUGIN="") == ("<>", False)
+    assert find() == ("<>", True)
+    assert find("/none.so") == ("</none.so>", True)

@@ -19,7 +19,7 @@ def smoke(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=60)
 
 
-WORKLOADS = ("probe", "mnist", "ddp", "pi", "allreduce", "startup", "imports", "devices", "judge", "conclude")
+WORKLOADS = ("probe", "mnist", "ddp", "pi", "allreduce", "startup", "mpi", "imports", "devices", "judge", "conclude")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in WORKLOADS)])
@@ -46,6 +46,9 @@ def test_help_needs_no_torch(arguments: list[str], tmp_path: Path) -> None:
         (["probe", "--expect-variable", "A"], '"A" is not NAME=VALUE'),
         (["allreduce", "--to", "1"], '"1" is not a size from 4096 bytes'),
         (["allreduce", "--floor", "128MiB"], '"128MiB" is not SIZE=GBPS'),
+        (["mpi", "--ranks", "2"], "unrecognized arguments: --ranks"),
+        (["mpi", "--expect-mpi", "cray"], "invalid choice: 'cray'"),
+        (["mpi"], "no launcher started this process"),
         (["startup", "--started", "now"], '"now" is not a time in seconds since 1970'),
         (["conclude", ".", "--expect", "mnist,$(id)"], "is not a list of workloads"),
         (["conclude", "missing"], 'error: the folder "missing" does not exist'),
@@ -61,11 +64,11 @@ def test_misuse_ends_with_status_2(arguments: list[str], text: str, tmp_path: Pa
 
 
 def test_a_name_of_the_folder_hides_no_module_of_the_image(tmp_path: Path) -> None:
-    """The folder has a run.py, a record.py and more: they are not importable by these names."""
-    done = smoke("imports", "run", "record", "json", folder=tmp_path)
+    """The folder has a run.py, a data.py and more: they are not importable by these names."""
+    done = smoke("imports", "run", "data", "json", folder=tmp_path)
     assert done.returncode == 1
     assert "FAIL import run: ModuleNotFoundError" in done.stdout
-    assert "FAIL import record: ModuleNotFoundError" in done.stdout
+    assert "FAIL import data: ModuleNotFoundError" in done.stdout
     assert "ok   import json: 2." in done.stdout
 
 

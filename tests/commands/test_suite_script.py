@@ -14,13 +14,15 @@ from builder.compile.render import read_template
 # The stand-in for the image ends a workload with the code in a file of its name; `conclude` writes a verdict.
 SCRIPT = r"""set -eu
 . ./engine.sh
+. ./run/container.sh
 . ./suite.sh
 in_image_stand_in() {
     case "$4" in
         conclude) echo "$*" >>calls
            if [ -e no-python ]; then return 127; fi
            echo '{"verdict": "pass"}' >"$5/verdict.json" ;;
-        *) echo "$4 one=${RECIPE_ONE_PROCESS:-no} path=${PYTHONPATH-unset} tmp=${TMPDIR-unset}" >>calls
+        *) echo "$*" >>words
+           echo "$4 one=${RECIPE_ONE_PROCESS:-no} path=${PYTHONPATH-unset} tmp=${TMPDIR-unset}" >>calls
            if [ -e "code-$4" ]; then return "$(cat "code-$4")"; fi ;;
     esac
 }
@@ -38,7 +40,7 @@ conclude_suite
 def folder(tmp_path: Path) -> Path:
     """A folder with the scripts, as a plan folder has them."""
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "container.sh").write_text("")
+    (tmp_path / "run" / "container.sh").write_text("digits=()\n")
     for name in ("engine.sh", "suite.sh"):
         (tmp_path / name).write_text(read_template(name))
     (tmp_path / "job.sh").write_text(SCRIPT)
@@ -69,6 +71,17 @@ def test_workloads_run_in_order_without_the_users_python(folder: Path) -> None:
         f"python3 -B smoke conclude {folder}/results/node --expect probe,ddp,mnist",
     ]
     assert not old.exists()
+
+
+def test_real_digits_reach_each_workload_that_trains(folder: Path) -> None:
+    (folder / "run" / "container.sh").write_text("digits=(--data /media)\n")
+    assert play(folder).returncode == 0
+    words = [line.split() for line in (folder / "words").read_text().splitlines()]
+    assert {line[3]: line[-2:] == ["--data", "/media"] for line in words} == {
+        "probe": False,
+        "ddp": True,
+        "mnist": True,
+    }
 
 
 def test_a_workload_that_fails_does_not_stop_the_others(folder: Path) -> None:
@@ -148,26 +161,62 @@ def test_plain_ranks_end_with_the_first_that_fails(folder: Path, codes: str, cod
     assert play(folder).returncode == code
 
 
+SEVEN = "srun: error: n2: task 2: Exited with exit code 7"
+FAULT = "srun: error: n2: task 2: Segmentation fault (core dumped)"
+ENDED = "srun: error: n1: tasks 0-1,3: Terminated"
+LOGGED = "train.py: srun: error: n1: task 1: exited"  # by a program
+
+
 @pytest.mark.parametrize(
-    ("code", "answer", "stop", "expected"),
+    ("code", "said", "answer", "stop", "expected"),
     [
-        (143, "RUNNING 10:00 None", "", 1),  # srun has ended the other ranks of one that failed
-        (7, "RUNNING 10:00 None", "", 7),
-        (143, "COMPLETING 10:00 None", "", 143),  # a cancelled job
-        (143, "RUNNING 0:30 None", "", 143),  # the time limit is near
-        (143, "RUNNING 10:00 None", ".term", 143),  # the ranks were told to end
-        (0, "RUNNING 10:00 None", "", 0),
+        (143, "", "RUNNING 10:00 None", "", 1),  # srun has ended the other ranks of one that failed
+        (143, f"{SEVEN}\n{ENDED}", "RUNNING 10:00 None", "", 7),
+        (143, f"{FAULT}\n{ENDED}", "RUNNING 10:00 None", "", 139),
+        (143, f"{ENDED}\n{SEVEN}", "RUNNING 10:00 None", "", 1),  # one was ended from outside, its code says no more
+        (9, f"12%\r13%{SEVEN}\n{SEVEN[:-1]}9", "RUNNING 10:00 None", "", 7),
+        (5, LOGGED, "RUNNING 10:00 None", "", 5),
+        (143, f"{SEVEN}\n{ENDED}", "COMPLETING 10:00 None", "", 143),  # a cancelled job
+        (143, f"{SEVEN}\n{ENDED}", "RUNNING 0:30 None", "", 143),  # the time limit is near
+        (143, f"{SEVEN}\n{ENDED}", "RUNNING 10:00 None", ".term", 143),  # the ranks were told to end
+        (0, "progress", "RUNNING 10:00 None", "", 0),
     ],
 )
-def test_ranks_that_srun_ended_are_a_failure(folder: Path, code: int, answer: str, stop: str, expected: int) -> None:
-    (folder / "squeue").write_text(f"#!/bin/sh\necho '{answer}'\n")  # a stand-in
-    (folder / "squeue").chmod(0o755)
+def test_a_launch_has_the_code_of_the_first_failed_rank(
+    folder: Path, code: int, said: str, answer: str, stop: str, expected: int
+) -> None:
+    """The words are those of srun 22.05; tests/engines/test_programs.py has a real one."""
+    for name, script in (("squeue", f"echo '{answer}'"), ("srun", f"cat said >&2; echo out; exit {code}")):
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")  # a stand-in
+        (folder / name).chmod(0o755)
+    (folder / "said").write_bytes(said.encode())
     (folder / "record.sh").write_text(read_template("record.sh"))
+    (folder / "tmp").mkdir()
     if stop:
         (folder / f"stop{stop}").touch()
-    script = f". ./record.sh; . ./suite.sh; job_notice=120; launch() {{ sh -c 'exit {code}' || ranks_ended $?; }}"
+    script = ". ./record.sh; . ./suite.sh; job_notice=120; launch() { run_ranks srun; }"
     done = subprocess.run(
-        ["bash", "-c", f"set -eu; {script}; launch; exit"], cwd=folder, capture_output=True, text=True, check=False,
-        env={"PATH": f"{folder}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "RECIPE_STOP": str(folder / "stop")},
+        ["bash", "-c", f"set -euo pipefail; {script}; launch; exit"], cwd=folder, capture_output=True, check=False,
+        env={
+            "PATH": f"{folder}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "RECIPE_STOP": str(folder / "stop"),
+            "TMPDIR": str(folder / "tmp"),
+        },
     )  # fmt: skip
-    assert done.returncode == expected, done.stderr
+    assert (done.returncode, done.stdout, done.stderr) == (expected, b"out\n", said.encode())
+    assert not list((folder / "tmp").iterdir())
+
+
+@pytest.mark.parametrize("code", [1, 137, 143])
+def test_a_training_that_was_told_to_end_keeps_its_snapshot(folder: Path, code: int) -> None:
+    """Its launcher's code is that of any rank: when the first exits, others may fail without the image's mount."""
+    results = folder / "results" / "node"
+    results.mkdir(parents=True)
+    (results / "ddp-2.snapshot").touch()
+    (folder / "code-ddp").write_text(str(code))
+    (folder / "stop").touch()
+    assert play(folder, RECIPE_STOP=str(folder / "stop")).returncode == 143
+    assert (results / "ddp-2.snapshot").exists()
+    assert calls(folder)[-1].endswith("--reason ended by SIGTERM in ddp")
+    (folder / "stop").unlink()  # a failure of its own begins anew
+    assert play(folder, RECIPE_STOP=str(folder / "stop")).returncode == (143 if code == 143 else 0)
+    assert (results / "ddp-2.snapshot").exists() == (code == 143)

@@ -20,6 +20,7 @@ from smoke_program import Smoke, write_easy_digits
 from stand_ins.images import write_small_tar
 
 TORCH = "torch==2.13.0"
+WITHOUT_DYNAMO = Path(__file__).parent / "stand_ins" / "torch_without_dynamo.py"
 # With `-n` any file is one worker's, which makes what its tests share once. Those that take longest begin first, those
 # that wait for jobs among those that compute.
 LONG = (
@@ -259,9 +260,11 @@ def torch_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 # Looking for garbage after each 700 objects is a quarter of what importing torch takes.
                 (packages,) = folder.glob("lib/python*/site-packages")
                 (packages / "collect-rarely.pth").write_text("import gc; gc.set_threshold(100_000, 50, 100)\n")
+                shutil.copy(WITHOUT_DYNAMO, packages)
+                (packages / "without-dynamo.pth").write_text(f"import {WITHOUT_DYNAMO.stem}\n")
                 # uv compiles nothing and the workload writes nothing (-B): each rank would compile torch anew.
                 writing = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-                run([python, "-c", "import torch._dynamo, torch.distributed.run"], env=writing).expect(0)
+                run([python, "-c", f"import {WITHOUT_DYNAMO.stem}, torch.distributed.run"], env=writing).expect(0)
                 (folder / "whole").touch()
         yield str(python)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from recipe_program import Done, Room
 
 from builder.model.lock import Lock
-from builder.parse.lock_files import name_index, read_lock
+from builder.parse.lock_files import read_lock
+from builder.parse.recipe import name_index
 
 USER, PASSWORD = "reader", "s3cret-of-the-channel"
 # What would bring this machine's indexes, wheels and accounts into a test.

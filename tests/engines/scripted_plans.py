@@ -24,6 +24,9 @@ from builder.model.report import Report
 
 MAKES_IMAGE = "echo image >draft && mv draft image.sif\n"
 
+# An image, which --force replaces.
+OLD = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0") + b"SIF_MAGIC\0"
+
 # Runs the plan of a folder as the command line does; its exit status is the shell's 128 + signal when it is stopped.
 DRIVER = """
 import os, signal, sys

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import needed
 from recipe_program import QUICK, Done, Room, inside, labels, report_of, run, stop, until_text
+from scripted_plans import OLD
 from stand_ins.wheels import write_wheel
 
 pytestmark = pytest.mark.engines
@@ -73,7 +74,7 @@ def built(lumi: Lumi) -> Path:
     cotainr asks about a file in its way, and a build has nobody to answer.
     """
     image, plan = lumi.room.folder / "tables.sif", lumi.room.folder / "tables.plan"
-    image.write_text("an older image")
+    image.write_bytes(OLD)
     lumi.room.recipe("plan", lumi.site, lumi.room.write("tables.yml", RECIPE), "-o", plan).expect(0)
     (plan / "tables-stand-in-lumi.sif.part.sif").write_text("left behind")
     lumi.build("tables", RECIPE, "--accept-licenses", "--force").expect(0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_plans import HOLDER, MAKES_IMAGE, Place, plan_of, until
+from scripted_plans import HOLDER, MAKES_IMAGE, OLD, Place, plan_of, until
 
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.plan_executor import execute, raise_on_failure
@@ -54,8 +54,23 @@ def test_the_report_file_says_all_of_it(place: Place) -> None:
     assert sorted(written) == list(written)
 
 
+@pytest.mark.parametrize("ending", ["", ".cdx.json", ".provenance.json"])
+def test_a_file_made_during_a_build_is_not_replaced(place: Place, ending: str) -> None:
+    made = place.output.with_name(place.output.name + ending)
+    report = place.execute(plan_of(build=f"{MAKES_IMAGE}\necho mine > {made}"), force=True)
+    with pytest.raises(StepError) as caught:
+        raise_on_failure(report)
+    (finding,) = caught.value.findings
+    assert finding.code == "not-published"
+    assert f"'{made}' was made while the image was built" in finding.message
+    assert str(place.kit / "image.sif") in finding.message
+    assert made.read_text() == "mine\n"
+    assert (place.kit / "image.sif").read_text() == "image\n"
+    assert place.output.exists() == (not ending)
+
+
 def test_a_failing_step_ends_the_build_and_is_explained(place: Place) -> None:
-    place.output.write_text("old")
+    place.output.write_bytes(OLD)
     failing = "echo one >&2; echo 'cp: x: No space left on device'; exit 9"
     report = place.execute(plan_of(build=failing, after="touch after", smoke="touch smoked"), force=True)
     assert report.status == "failed"
@@ -68,7 +83,7 @@ def test_a_failing_step_ends_the_build_and_is_explained(place: Place) -> None:
     with pytest.raises(StepError) as caught:
         raise_on_failure(report)
     assert caught.value.exit_code == 5
-    assert place.output.read_text() == "old"
+    assert place.output.read_bytes() == OLD
     assert not (place.kit / "after").exists()
     assert place.log() == "one\ncp: x: No space left on device\n"
     assert place.clean()
@@ -117,9 +132,9 @@ def refused(place: Place, plan: Plan, error: type[BuilderError], **options: Any)
 
 
 def test_an_output_that_exists(place: Place) -> None:
-    place.output.write_text("old")
+    place.output.write_bytes(OLD)
     assert refused(place, plan_of(build=MAKES_IMAGE), ConfigError) == "output-exists"
-    assert place.output.read_text() == "old"
+    assert place.output.read_bytes() == OLD
     assert place.execute(plan_of(build=MAKES_IMAGE), force=True).status == "passed"
     assert place.output.read_text() == "image\n"
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from scripted_plans import MAKES_IMAGE, Place, own_word, plan_of
+from scripted_plans import MAKES_IMAGE, OLD, Place, own_word, plan_of
 
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.plan_executor import execute, raise_on_failure
@@ -36,6 +36,10 @@ def result(accuracy: float) -> str:
     )  # fmt: skip
 
 
+NOT_RUN = '{"schema": 1, "workload": "mnist", "error": "it did not begin", "not_run": true}'
+FAULT = '{"expected": {"torch": "2.6.0"}, "found": {}, "faults": ["it did not begin"], "not_run": true}'
+
+
 def smoke(accuracy: float) -> str:
     return f"test -s image.sif && echo '{result(accuracy)}' >smoke-mnist.json"
 
@@ -56,10 +60,11 @@ def test_a_smoke_test_is_judged_and_recorded(place: Place) -> None:
         ("exit 0", "wrote no 'smoke-mnist.json'"),
         ("echo '{' >smoke-mnist.json", "mnist: result"),
         (smoke(0.97) + "; exit 3", "exit code 3"),
+        (f"echo '{NOT_RUN}' >smoke-mnist.json", "mnist: error: it did not begin"),  # a Python that only exits with 0
     ],
 )
 def test_an_image_that_fails_its_smoke_test_is_set_aside(place: Place, text: str, said: str) -> None:
-    place.output.write_text("old")
+    place.output.write_bytes(OLD)
     report = place.execute(plan_of(build=MAKES_IMAGE, smoke=text), force=True)
     assert report.status == "smoke-failed"
     assert said in report.findings[0].message
@@ -67,11 +72,18 @@ def test_an_image_that_fails_its_smoke_test_is_set_aside(place: Place, text: str
     assert report.image == str(kept)
     assert kept.read_text() == "image\n"
     assert str(kept) in report.findings[-1].message
-    assert place.output.read_text() == "old"
+    assert place.output.read_bytes() == OLD
     with pytest.raises(SmokeError) as caught:
         raise_on_failure(report)
     assert caught.value.exit_code == 6
     assert place.clean()
+
+
+def test_an_image_that_did_not_answer_is_not_tested(place: Place) -> None:
+    answered = {"text": f"{smoke(0.97)}\necho '{FAULT}' >verify.json", "produces": ("smoke-mnist.json", "verify.json")}
+    report = place.execute(plan_of(build=MAKES_IMAGE, smoke=answered))
+    assert report.status == "smoke-failed"
+    assert "image: torch: it did not begin, expected 2.6.0" in report.findings[0].message
 
 
 def test_a_failed_image_can_be_tested_again(place: Place) -> None:
@@ -88,6 +100,7 @@ def test_a_failed_image_goes_when_a_later_one_passes(place: Place) -> None:
     untested = plan_of(build=MAKES_IMAGE, smoke=smoke(0.97))
     assert place.execute(untested, no_smoke=True).status == "passed"
     assert kept.exists()  # nothing was proven
+    kept.write_bytes(OLD)  # what no build has written would stay
     place.write(untested)
     options = ExecutionOptions(environment=dict(os.environ), tmpdir=place.tmp, force=True)
     report = execute(untested, folder=place.kit, output=place.output, options=options, progress=PlainProgress(told))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import stat
 import sys
 from collections.abc import Callable
@@ -82,6 +83,23 @@ def test_security_01_what_install_sh_cleans_lies_in_the_container(room: Room, ba
     assert inside(room.folder / "x.sif", "readlink", "/var/log") == f"{mine}\n"
 
 
+@pytest.mark.parametrize("backend", ["layers", "apptainer"])
+def test_a_step_has_a_shared_memory_folder_of_its_own(
+    rooms: Callable[[str], Room], base_sif: Path, backend: str
+) -> None:
+    room, mine = rooms(f"shm-{backend}"), Path(f"/dev/shm/recipe-test-{os.getpid()}")
+    mine.mkdir()
+    (mine / "a").write_text("mine")
+    try:
+        line = f"ls -A /dev/shm | grep . && exit 9; rm -rf {mine}; touch /dev/shm/new-{os.getpid()}"
+        text = yaml.safe_dump({"dependencies": [], "container": {"run": [line]}})
+        build(room, base_sif, text, "--backend", backend).expect(0)
+        assert (mine / "a").read_text() == "mine"
+        assert not Path(f"/dev/shm/new-{os.getpid()}").exists()
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)
+
+
 @pytest.mark.parametrize("odd", ['x" f 444 0 0 touch CANARY', "a b", "a\\b c", "#x", "-p y"])
 def test_security_01_a_name_is_no_word_of_mksquashfs(rooms: Callable[[str], Room], base_sif: Path, odd: str) -> None:
     """What a step has removed by replacing its folder is told to mksquashfs by its name."""
@@ -122,10 +140,10 @@ def test_security_17_an_unreadable_folder_of_a_step_alone_is_removed(room: Room,
 MOUNTED = """
 import sys
 from pathlib import Path
-from builder.sif import tree
+from builder.sif import removal, tree
 top = Path(sys.argv[1])
 print([entry.path for entry in tree.walk(top)])
-print(tree.remove(top), tree.remove(Path(top.name), below=top.parent), top.is_dir())
+print(removal.remove(top), removal.remove(Path(top.name), below=top.parent), top.is_dir())
 """
 
 

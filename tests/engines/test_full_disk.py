@@ -72,11 +72,11 @@ def test_slurm_is_the_witness_where_no_record_could_be_written(
     assert "and left no record\n" in done.err
 
 
-def test_a_build_job_on_a_full_disk_keeps_the_old_image(bed_disks: Callable[[int], Disk], base_sif: Path) -> None:
+def test_a_build_job_on_a_full_disk_keeps_the_old_image(bed_disks: Callable[[int], Disk], small_sif: Path) -> None:
     disk = bed_disks(250)
     room, image = disk.room, disk.room.folder / "y.sif"
     recipe = room.write("y.yml", "name: y\ndependencies: [pip: [six==1.16.0]]\ncontainer: {smoke: {imports: [six]}}\n")
-    words = ("build", "bed", recipe, "--base", base_sif, "-o", image, "--submit")
+    words = ("build", "bed", recipe, "--base", small_sif, "-o", image, "--submit")
     room.recipe(*words).expect(0)
     was = digest(image)
     disk.fill(leave=20 << 20)
@@ -91,7 +91,7 @@ def test_a_build_job_on_a_full_disk_keeps_the_old_image(bed_disks: Callable[[int
 
 def test_a_suite_job_on_a_disk_that_gets_full(bed_disks: Callable[[int], Disk], digits: Built) -> None:
     disk = bed_disks(16)
-    kit = Kit(disk.room, "cpu-test", digits.image, workloads=("ddp", "pi"))
+    kit = Kit(disk.room, "cpu-test", digits.image, workloads=("ddp",))
     earlier = disk.room.write("kit-cpu-test/results/gpu/verdict.json", '{"verdict": "pass"}\n')
     number = kit.submit("run/node.sbatch")
     kit.until_said(number, "== ddp")

@@ -250,7 +250,7 @@ def test_a_package_is_compiled_against_the_torch_of_its_image(
 ) -> None:
     """Twice from one cache: the build for the first torch must not come to the second."""
     settings = {"UV_FIND_LINKS": write_source(tmp_path / "source"), "UV_CACHE_DIR": str(tmp_path / "cache")}
-    for site, token in (("frontier", "rocm6.4"), ("local", "cpu")):
+    for site, token in (("frontier", "rocm6.4"), ("mn5", "cu129")):
         own = replace(image, root=image.root / site)
         fresh(own, plan("torch==2.8.0\nflash-attn==2.7.4\naccelerate\n", site, base=FRESH.get(site, "")))
         if isolated:

@@ -221,12 +221,13 @@ def test_security_04_docker_keeps_the_caches_of_recipes_apart(
 ) -> None:
     """BuildKit's caches are those of the machine: one that code can write is named by all of that code."""
     del docker_daemon
-    name = f"isolation-test:{tmp_path.parent.name}"
+    own = tmp_path.parent.name
+    name = f"isolation-test:{own}"
     docker("tag", small_debian(base_tar), name)
     wheels = room.folder / "wheels"
     wheels.mkdir()
     wheel = write_wheel(wheels, "tool-stub", "1.0", (), origin="docker")
-    text = POISON.replace("VERIFY", "true").replace("name: poison", f"name: poison-{tmp_path.parent.name}")
+    text = POISON.replace("VERIFY", "true").replace("name: poison", f"name: poison-{own}")
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     room.write("poison.yml", text)
     room.write("requirements.txt", f"--require-hashes\ntool-stub==1.0 --hash=sha256:{digest}\n")
@@ -237,7 +238,8 @@ def test_security_04_docker_keeps_the_caches_of_recipes_apart(
             out = room.folder / f"{Path(env).stem}.sif"
             room.recipe(*words, "--backend", "docker", "-o", out, PIP_FIND_LINKS=links.strip()).expect(0)
     finally:
-        docker("rmi", "--force", name)
+        made = docker("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", f"recipe/poison-{own}-local").split()
+        docker("rmi", "--force", name, *made)
     code = "import tool_stub; print(hasattr(tool_stub, 'POISON'))"
     assert inside(room.folder / "requirements.sif", "python3", "-c", code) == "False\n"
 

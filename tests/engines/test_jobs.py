@@ -18,6 +18,8 @@ import pytest
 from recipe_program import LIMIT, TORCH, Built, Done, Room, processes, program, report_of, run, stop, until_text
 from testbed import TRAINING, near_the_limit, saved
 
+from builder.slurm.client import Slurm
+
 pytestmark = pytest.mark.engines
 
 SITE = """
@@ -153,7 +155,7 @@ def test_a_command_here_and_in_an_allocation(bed: Room, tiny: Built) -> None:
 def test_a_job_that_is_refused_is_not_submitted(bed: Room, tiny: Built, option: tuple[str, str], said: str) -> None:
     done = bed.recipe("run", "bed", tiny.image, "--submit", *option, "--", "true").expect(2)
     assert said in done.err
-    assert not (bed.folder / "x.run" / "jobs").exists()
+    assert not list(bed.folder.glob("*.run*"))
 
 
 @pytest.fixture
@@ -165,6 +167,14 @@ def closed() -> Iterator[str]:
     end = time.monotonic() + 60
     while run(["scontrol", "delete", f"PartitionName={name}"]).code and time.monotonic() < end:
         time.sleep(0.5)
+
+
+def test_status_says_when_a_waiting_job_is_to_start(bed: Room, tiny: Built) -> None:
+    bed.site("later", SITE.replace("{partition: test}", "{partition: test, begin: now+2hours}"))
+    bed.recipe("run", "later", tiny.image, "--submit", "--no-wait", "--", "true").expect(0)
+    shown = bed.recipe("status", "x.run").expect(7).err
+    assert re.search(r"waits \(BeginTime\), expected to start at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", shown), shown
+    bed.recipe("status", "x.run", "--cancel")
 
 
 def test_a_wrong_account_does_not_wait_for_ever(bed: Room, tiny: Built, closed: str) -> None:
@@ -217,9 +227,14 @@ def test_ctrl_c_leaves_the_job_and_status_comes_back_and_cancels(bed: Room, tiny
 
 CROWD = SITE.replace("partition: test", "partition: crowd")
 HEEDS = ': >"$RECIPE_STOP.heeded"; echo begun 0; until [ -e "$RECIPE_STOP" ]; do sleep 0.2; done; echo saved; exit 143'
+# srun ends the other ranks when the first one fails: each waits for the others, and is not ended then.
 WRAPPER = """
     python3 training.py
-    echo "rank $RANK left with $?"
+    code=$?
+    trap '' TERM
+    echo "rank $RANK left with $code"
+    : >"left.$RANK"
+    until [ -e left.0 ] && [ -e left.1 ] && [ -e left.2 ] && [ -e left.3 ]; do sleep 0.1; done
     exit 7
 """
 LIMITED = {
@@ -372,3 +387,13 @@ def test_two_ask_for_the_verdict_at_once(bed: Room, tiny: Built) -> None:
     assert codes[-1] == 9
     assert codes[0] in (2, 9)  # the other one is told that somebody follows already
     bed.recipe("status", "x.run").expect(9)
+
+
+def test_a_refused_job_names_the_variables_of_the_shell(bed: Room) -> None:
+    script = bed.folder / "job.sh"
+    script.write_text("#!/bin/sh\ntrue\n")
+    variables = {"SBATCH_TIMELIMIT": "soon", "SBATCH_PARTITION": "test"}
+    finding = Slurm(bed.environment(**variables)).test([str(script)], folder=bed.folder, step="smoke", more={})
+    assert finding is not None
+    assert finding.code == "job-time"
+    assert finding.fix.endswith("with --time; this shell sets SBATCH_PARTITION, SBATCH_TIMELIMIT")

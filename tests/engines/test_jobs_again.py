@@ -14,7 +14,7 @@ from recipe_program import Room, inside, report_of, run
 from test_jobs import SITE, numbers, until_gone
 from tiny_index import write_index
 
-from builder.sif.digest import hash_file
+from builder.sif.bounded import hash_file
 
 pytestmark = pytest.mark.engines
 

@@ -14,7 +14,7 @@ from recipe_program import Room, inside
 from stand_ins.images import pushed_debian
 from victim import RUN, Victim, ended, reached
 
-from builder.sif.digest import hash_file
+from builder.sif.bounded import hash_file
 
 pytestmark = pytest.mark.engines
 

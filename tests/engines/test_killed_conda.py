@@ -15,7 +15,7 @@ from compiled_channel import MINOR, compiled, pure, python, wide, write_channel
 from recipe_program import LIMIT, Room, inside, processes
 from victim import RUN, Victim, ended, reached
 
-from builder.sif.digest import hash_file
+from builder.sif.bounded import hash_file
 
 pytestmark = pytest.mark.engines
 

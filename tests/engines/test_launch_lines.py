@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 from collections.abc import Callable
@@ -91,7 +92,8 @@ def test_frontier_gives_each_rank_the_gpu_nearest_to_its_core(kit: Kits) -> None
         job,
         MASTER_PORT="3442",
         SLURM_EXPORT_ENV=None,
-        NCCL_NET=None,
+        NCCL_NET="OFI",
+        NCCL_NET_PLUGIN=str(MODULES.parent / "plug-in-stand-in" / "librccl-net.so.0"),
         NCCL_SOCKET_IFNAME="hsn0,hsn1,hsn2,hsn3",
         NCCL_CROSS_NIC="1",
         HSA_FORCE_FINE_GRAIN_PCIE="1",
@@ -105,11 +107,19 @@ def test_frontier_gives_each_rank_the_gpu_nearest_to_its_core(kit: Kits) -> None
         PYTHONPATH=None,
     )
     assert all(rank.mounted for rank in job.ranks)  # the binds of the module
+    assert all(rank.plugin for rank in job.ranks)  # the file that the module rccl-net-plugin names
     assert {rank.environment["MASTER_ADDR"] for rank in job.ranks} == {job.ranks[0].environment["MASTER_ADDR"]}
     assert re.fullmatch(r"[0-9.]+|[0-9a-f:]+", job.ranks[0].environment["MASTER_ADDR"])
     assert "--network=disable_rdzv_get" in (frontier.folder / "run" / "nodes.sbatch").read_text()
     one = frontier.witness("run/gpu.sbatch", http_proxy="http://proxy.of.the.user/")
-    in_every_rank(one, NCCL_NET="Socket", http_proxy="http://proxy.of.the.user/", **dict.fromkeys(BETWEEN_NODES))
+    assert not any(rank.plugin for rank in one.ranks)  # jobs of one node have no network
+    in_every_rank(
+        one,
+        NCCL_NET="Socket",
+        NCCL_NET_PLUGIN=None,
+        http_proxy="http://proxy.of.the.user/",
+        **dict.fromkeys(BETWEEN_NODES),
+    )
     assert [rank.values("RANK", "WORLD_SIZE", "ROCR_VISIBLE_DEVICES") for rank in one.ranks] == [["0", "1", "0"]]
 
 
@@ -154,6 +164,20 @@ def test_dawn_counts_stacks_or_cards(kit: Kits, hydra: str, hierarchy: str, worl
     for rank in job.ranks:
         assert rank.environment["LOADEDMODULES"] == "rhel9/default-dawn:intel-oneapi-ccl/2021.15.0"
         assert rank.environment["LD_LIBRARY_PATH"].startswith("/usr/lib64/libibverbs:/usr/lib64:")
+
+
+def test_dawns_page_passes_the_rendezvous_to_the_program(kit: Kits) -> None:
+    """The command of the page, word for word; the witness stands in for its program."""
+    page = (Path(__file__).parents[2] / "docs" / "sites" / "dawn.md").read_text()
+    (line,) = re.findall(r"run/nodes\.sbatch (bash -c '[^']*')", page)
+    words = shlex.split(line)
+    dawn = kit("dawn-test")
+    (dawn.folder / "seen").mkdir()
+    words[-1] = words[-1].replace("mnist_classify_ddp.py", "witness.py seen")
+    job = dawn.job("run/nodes.sbatch", *words, options=("--ntasks-per-node=2",)).expect(0)
+    seen = [json.loads(path.read_text())["arguments"] for path in sorted((dawn.folder / "seen").iterdir())]
+    port = str(50000 + job.number % 10000)
+    assert [arguments[-4:] for arguments in seen] == [["--dist-url", "n1", "--dist-port", port]] * 8
 
 
 def test_a_program_under_hydra_saves_near_the_time_limit(kit: Kits) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,10 +21,10 @@ def verdict_of(folder: Path, shape: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def read_only(room: Room, digits: Built, easy_digits: Path) -> Iterator[Kit]:
+def read_only(room: Room, digits: Built) -> Iterator[Kit]:
     """A kit that nobody may write to, as a shared copy is."""
     kit = Kit(room, "cpu-test", digits.image)
-    kit.shorten_training("--data", shutil.copytree(easy_digits, kit.folder / "digits").name, "--epochs", "2")
+    kit.shorten_training("--epochs", "2")
     places = [kit.folder, *kit.folder.rglob("*")]
     for place in places:
         place.chmod(place.stat().st_mode & ~0o222)
@@ -34,7 +33,7 @@ def read_only(room: Room, digits: Built, easy_digits: Path) -> Iterator[Kit]:
         place.chmod(place.stat().st_mode | 0o200)
 
 
-def test_two_nodes_pass_from_a_read_only_plan_folder(read_only: Kit, room: Room) -> None:
+def test_two_nodes_pass_from_a_read_only_plan_folder(read_only: Kit, room: Room, easy_digits: Path) -> None:
     here = room.folder / "here"
     here.mkdir()
 
@@ -47,7 +46,7 @@ def test_two_nodes_pass_from_a_read_only_plan_folder(read_only: Kit, room: Room)
     assert "name another folder by RECIPE_RESULTS=/path" in log.read_text()
     assert "== probe" not in log.read_text()  # nothing was started
     log.unlink()
-    done = submit(RECIPE_RESULTS=str(here / "out"))
+    done = submit(RECIPE_RESULTS=str(here / "out"), RECIPE_MNIST=str(easy_digits))
     (log,) = here.glob("*.log")
     assert done.code == 0, log.read_text()
     verdict = verdict_of(here / "out", "nodes")
@@ -55,6 +54,8 @@ def test_two_nodes_pass_from_a_read_only_plan_folder(read_only: Kit, room: Room)
     (record,) = (here / "out" / "jobs").glob("*.json")
     assert json.loads(record.read_text())["exit_code"] == 0
     assert set(verdict["workloads"]) == {"probe", "ddp", "pi", "allreduce", "startup"}
+    trained = json.loads((here / "out" / "nodes" / "ddp.json").read_text())
+    assert trained["data"]["source"] == "mnist"
     ranks = json.loads((here / "out" / "nodes" / "probe.json").read_text())["ranks"]
     assert [rank["variables"]["SITE_TEST_MARK"] for rank in ranks] == ["of the site"] * 2
 
@@ -102,7 +103,11 @@ def test_a_training_saved_at_the_limit_continues_in_the_next_job(room: Room, dig
     near_the_limit(str(number), by_hand=True)  # one that has passed would end it at once
     record = kit.ended(number)
     result = json.loads((kit.folder / "results" / "node" / "ddp.json").read_text())
-    assert (record["reason"], record["exit_code"]) == ("time limit", 143)
+    assert record["reason"] == "time limit"
+    assert record["exit_code"] in (
+        143,
+        1,
+    )  # srun ends a rank when another one fails, and reports the first that it sees
     assert "ended by SIGTERM after step" in result["error"]
     assert verdict_of(kit.folder / "results", "node")["reason"] == "time limit, in ddp"
     assert (kit.folder / "results" / "node" / "ddp-2.snapshot").exists()

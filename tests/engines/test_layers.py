@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recipe_program import Done, Room, inside, report_of, run, until_text
+from recipe_program import Done, Room, inside, listing, report_of, run, until_text
 
 from builder.layers.cache import CacheEntry, Store, hash_file
 from builder.layers.image_file import Layer, write_image
@@ -285,3 +285,59 @@ def test_what_a_step_removed_is_gone(rooms: Callable[[str], Room], base_sif: Pat
     image = room.folder / "x.sif"
     assert inside(image, "ls", "-A", "/etc/apt/apt.conf.d") == "own\n"
     assert run(["apptainer", "exec", image, "test", "-e", "/etc/issue"]).code == 1
+
+
+def test_what_a_step_closes_is_packed_with_its_mode(rooms: Callable[[str], Room], base_sif: Path, wheels: Path) -> None:
+    room = rooms("closed")
+    command = "mkdir /opt/made && echo made >/opt/made/file && chmod 0 /opt/made/file /opt/made"
+    make(room, base_sif, wheels, text=RECIPE + f"      run: ['{command}']\n").expect(0)
+    modes = listing(room.folder / "x.sif")
+    assert (modes["/opt/made"], modes["/opt/made/file"]) == ("d---------", "----------")
+
+
+@pytest.mark.parametrize("backend", ["layers", "apptainer"])
+def test_a_command_that_closes_the_environment_is_named(
+    backend: str, rooms: Callable[[str], Room], base_sif: Path, wheels: Path
+) -> None:
+    """As root of its container a step can still read what it has closed, and no user of the image can."""
+    room = rooms(f"closing-{backend}")
+    run = "run: ['true', 'chmod -R a-rwx /opt/env', 'echo afterwards']"
+    text = f"name: demo\ndependencies: [{{pip: [odd-wheel]}}]\ncontainer: {{{run}}}\n"
+    done = make(room, base_sif, wheels, "--backend", backend, text=text).expect(5)
+    said = "command 2 of container.run (chmod -R a-rwx /opt/env) closed or removed '/opt/env'"
+    assert said in " ".join(done.err.split())
+    assert not (room.folder / "x.sif").exists()
+
+
+@pytest.mark.parametrize("backend", ["layers", "apptainer"])
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("rm -f /bin/sh", "/bin/sh"),
+        ("rm -f /usr/bin/env", "/usr/bin/env"),
+        ("rm -rf /lib64", "/lib64/ld-linux-x86-64.so.2"),
+    ],
+)
+def test_a_command_that_removes_what_starts_programs_is_named(
+    command: str, path: str, backend: str, rooms: Callable[[str], Room], base_sif: Path, wheels: Path
+) -> None:
+    room = rooms(f"starting-{backend}-{path.rpartition('/')[2]}")
+    text = f"name: demo\ndependencies: [{{pip: [odd-wheel]}}]\ncontainer: {{run: ['true', '{command}']}}\n"
+    done = make(room, base_sif, wheels, "--backend", backend, text=text).expect(5)
+    assert f"closed or removed '{path}': users could not start the image" in " ".join(done.err.split())
+    assert not (room.folder / "x.sif").exists()
+
+
+@pytest.mark.parametrize("backend", ["layers", "apptainer"])
+def test_a_damaged_base_image_is_named(
+    backend: str, rooms: Callable[[str], Room], base_sif: Path, wheels: Path
+) -> None:
+    room = rooms(f"damaged-{backend}")
+    base, data = room.folder / "base.sif", bytearray(base_sif.read_bytes())
+    start = read_sif(base_sif).system.offset
+    for at in range(start + 2_000_000, start + 12_000_000, 40_000):
+        data[at : at + 64] = b"\xff" * 64
+    base.write_bytes(data)
+    text = "name: demo\ndependencies: [{pip: [odd-wheel]}]\ncontainer: {run: ['cat /usr/bin/* >/dev/null']}\n"
+    done = make(room, base, wheels, "--backend", backend, text=text).expect(5)
+    assert f"the base image '{base}' is damaged, or its disk cannot be read" in " ".join(done.err.split())

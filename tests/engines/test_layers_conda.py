@@ -75,12 +75,12 @@ def noted_layers(room: Room) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def demo(place: Callable[[str], LockRoom], channel: Path, base_sif: Path) -> LockRoom:
+def demo(place: Callable[[str], LockRoom], channel: Path, small_sif: Path) -> LockRoom:
     """Locked and built from a channel that is a folder."""
     room = place("demo")
     env = write(room, channel.as_uri())
-    room.recipe("lock", "local", env, "--base", base_sif).expect(0)
-    make(room, base_sif, "--locked").expect(0)
+    room.recipe("lock", "local", env, "--base", small_sif).expect(0)
+    make(room, small_sif, "--locked").expect(0)
     return room
 
 
@@ -132,37 +132,37 @@ def test_the_image_says_what_is_in_it(demo: LockRoom) -> None:
 
 
 def test_the_same_bytes_for_every_user_place_and_time(
-    place: Callable[[str], LockRoom], demo: LockRoom, base_sif: Path
+    place: Callable[[str], LockRoom], demo: LockRoom, small_sif: Path
 ) -> None:
     other = place("another/place")
     shutil.copy(demo.folder / "demo.yml", other.folder)
     shutil.copy(demo.folder / "demo.lock.yml", other.folder)
     shutil.copytree(demo.folder / "demo.lock", other.folder / "demo.lock")
     more = {"LC_ALL": "C", "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}
-    make(other, base_sif, "--locked", umask=0o077, **more).expect(0)
+    make(other, small_sif, "--locked", umask=0o077, **more).expect(0)
     assert hash_file(other.folder / "x.sif") == hash_file(demo.folder / "x.sif")
     # Once more with packages that are unpacked already, by a solver that finds the same ones.
     shutil.rmtree(other.folder / "cache" / "layers-1")
     shutil.rmtree(other.folder / "demo.lock")
     (other.folder / "demo.lock.yml").unlink()
-    make(other, base_sif, "--force", umask=0o002).expect(0)
+    make(other, small_sif, "--force", umask=0o002).expect(0)
     after, before = noted_layers(other), noted_layers(demo)
     assert {title for title in after if after[title] != before[title]} == {"recipe"}  # which names the lock
 
 
-def test_one_changed_pin_makes_one_layer(place: Callable[[str], LockRoom], channel: Path, base_sif: Path) -> None:
+def test_one_changed_pin_makes_one_layer(place: Callable[[str], LockRoom], channel: Path, small_sif: Path) -> None:
     room = place("changed")
     own = shutil.copytree(channel, room.folder / "own")
     write(room, own.as_uri(), pip="tool-stub, other-stub==2.0")
-    make(room, base_sif).expect(0)
+    make(room, small_sif).expect(0)
     first = noted_layers(room)
     write(room, own.as_uri(), pip="tool-stub, other-stub==2.1")
-    make(room, base_sif, "--force").expect(0)
+    make(room, small_sif, "--force").expect(0)
     second = noted_layers(room)
     assert {title for title in second if second[title] != first[title]} == {"packages", "recipe"}
     write_channel(own, compiled_channel.compiled(room.folder / "c", words="good day", version="1.1"))
     write(room, own.as_uri(), pip="tool-stub, other-stub==2.1", more="greet=1.1, bulk,")
-    make(room, base_sif, "--force").expect(0)
+    make(room, small_sif, "--force").expect(0)
     third = noted_layers(room)
     assert {title for title in third if third[title] != second[title]} == {"conda", "recipe"}
     assert "layer conda bulk: 51.0 MB, from the cache" in room.log(room.folder / "x.plan")
@@ -170,14 +170,14 @@ def test_one_changed_pin_makes_one_layer(place: Callable[[str], LockRoom], chann
 
 
 def test_a_channel_over_http_and_a_package_that_was_swapped(
-    place: Callable[[str], LockRoom], channel: Path, base_sif: Path
+    place: Callable[[str], LockRoom], channel: Path, small_sif: Path
 ) -> None:
     room = place("http")
     own = shutil.copytree(channel, room.folder / "channels" / "own")
     with served(own.parent) as address:
         env = write(room, f"{address}/own", more="greet,")
-        room.recipe("lock", "local", env, "--base", base_sif).expect(0)
-        make(room, base_sif, "--locked").expect(0)
+        room.recipe("lock", "local", env, "--base", small_sif).expect(0)
+        make(room, small_sif, "--locked").expect(0)
         image = room.folder / "x.sif"
         assert inside(image, "greet-py") == "/opt/env in /opt/env\n"
         record = json.loads(inside(image, "cat", "/opt/env/conda-meta/greet-1.0-h0.json"))
@@ -185,51 +185,51 @@ def test_a_channel_over_http_and_a_package_that_was_swapped(
         before = hash_file(image)
         write_package(own, Tiny(name="greet", build="h0", files={"bin/greet": "#!/bin/sh\necho swapped\n"}))
         fresh = {"RECIPE_CACHE_DIR": str(room.folder / "fresh")}
-        swapped = make(room, base_sif, "--force", **fresh).expect(5)
+        swapped = make(room, small_sif, "--force", **fresh).expect(5)
     assert "greet-1.0-h0.conda' is not the one that its channel or the lock names" in swapped.err
     # The image that was there stays; with what was kept nothing has to be asked for.
     assert hash_file(image) == before
-    make(room, base_sif, "--locked", "--force").expect(0)
-    gone = make(room, base_sif, "--locked", "--force", **fresh).expect(5)
+    make(room, small_sif, "--locked", "--force").expect(0)
+    gone = make(room, small_sif, "--locked", "--force", **fresh).expect(5)
     assert "can be reached" in gone.err
 
 
 def test_a_swapped_package_of_a_folder_is_refused(
-    place: Callable[[str], LockRoom], channel: Path, base_sif: Path
+    place: Callable[[str], LockRoom], channel: Path, small_sif: Path
 ) -> None:
     room = place("swapped")
     own = shutil.copytree(channel, room.folder / "own")
     index = write_index(room.folder / "index", WHEELS)
     write(room, own.as_uri(), more="greet,")
     env = room.folder / "demo.yml"
-    room.recipe("lock", "local", env, "--base", base_sif, UV_DEFAULT_INDEX=index).expect(0)
+    room.recipe("lock", "local", env, "--base", small_sif, UV_DEFAULT_INDEX=index).expect(0)
     kept = (own / "noarch" / "greetpy-1.0-pyh_0.conda").read_bytes()
     write_package(own, Tiny(name="greetpy", build="pyh_0", subdir="noarch", files={"site-packages/greetpy.py": "!"}))
-    done = make(room, base_sif, "--locked", UV_DEFAULT_INDEX=index).expect(5)
+    done = make(room, small_sif, "--locked", UV_DEFAULT_INDEX=index).expect(5)
     assert "greetpy" in done.err
     assert "is not the one" in done.err or "is not the file" in done.err
     # What a channel says of a package is not believed either.
     (room.folder / "demo.lock.yml").unlink()
     shutil.rmtree(room.folder / "demo.lock")
-    done = make(room, base_sif, UV_DEFAULT_INDEX=index).expect(5)
+    done = make(room, small_sif, UV_DEFAULT_INDEX=index).expect(5)
     assert "greetpy-1.0-pyh_0.conda' is not the one that its channel or the lock names" in done.err
     (own / "noarch" / "greetpy-1.0-pyh_0.conda").write_bytes(kept[:-200])
-    make(room, base_sif, UV_DEFAULT_INDEX=index).expect(5)
+    make(room, small_sif, UV_DEFAULT_INDEX=index).expect(5)
     (own / "noarch" / "greetpy-1.0-pyh_0.conda").write_bytes(kept)
-    room.recipe("lock", "local", env, "--base", base_sif, UV_DEFAULT_INDEX=index).expect(0)
+    room.recipe("lock", "local", env, "--base", small_sif, UV_DEFAULT_INDEX=index).expect(0)
     write_wheel(room.folder / "index" / "other-stub", "other-stub", "2.1", (), origin="somebody else's")
-    make(room, base_sif, "--locked", UV_DEFAULT_INDEX=index).expect(5)
+    make(room, small_sif, "--locked", UV_DEFAULT_INDEX=index).expect(5)
     assert not (room.folder / "x.sif").exists()
     assert not room.left_behind()
 
 
-def test_two_builds_at_once_from_nothing(place: Callable[[str], LockRoom], demo: LockRoom, base_sif: Path) -> None:
+def test_two_builds_at_once_from_nothing(place: Callable[[str], LockRoom], demo: LockRoom, small_sif: Path) -> None:
     """They share every cache, and none of them has anything yet."""
     room = place("at-once")
     for name in ("demo.yml", "demo.lock.yml"):
         shutil.copy(demo.folder / name, room.folder)
     shutil.copytree(demo.folder / "demo.lock", room.folder / "demo.lock")
-    words = ("build", "local", room.folder / "demo.yml", "--base", base_sif, "--locked", "--no-smoke", "-o")
+    words = ("build", "local", room.folder / "demo.yml", "--base", small_sif, "--locked", "--no-smoke", "-o")
     started = [room.start(*words, room.folder / f"{name}.sif") for name in ("one", "two", "three")]
     said = [process.communicate(timeout=LIMIT)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], said
@@ -238,27 +238,27 @@ def test_two_builds_at_once_from_nothing(place: Callable[[str], LockRoom], demo:
 
 
 def test_a_private_channel_and_its_password(
-    place: Callable[[str], LockRoom], channel: Path, base_sif: Path, tmp_path: Path
+    place: Callable[[str], LockRoom], channel: Path, small_sif: Path, tmp_path: Path
 ) -> None:
     room = place("private")
     with served(channel.parent, password=PASSWORD) as address:
         write(room, f"{address}/{channel.name}", more="greet,")
-        refused = make(room, base_sif).expect(5)
+        refused = make(room, small_sif).expect(5)
         netrc = tmp_path / "netrc"
         netrc.write_text(f"machine {address[7:].partition(':')[0]} login {USER} password {PASSWORD}\n")
         netrc.chmod(0o600)
-        done = make(room, base_sif, NETRC=str(netrc)).expect(0)
+        done = make(room, small_sif, NETRC=str(netrc)).expect(0)
         # By an alias too, for a channel that is only a name.
         write(room, channel.name, more="greet,")
         alias = address.replace("//", f"//{USER}:{PASSWORD}@")
         fresh = {"RECIPE_CACHE_DIR": str(room.folder / "fresh"), "CONDA_CHANNEL_ALIAS": alias}
-        named = make(room, base_sif, "--force", **fresh).expect(0)
+        named = make(room, small_sif, "--force", **fresh).expect(0)
     assert inside(room.folder / "x.sif", "greet") == "hello from /opt/env\n"
     assert PASSWORD not in "".join(one.out + one.err for one in (refused, done, named))
     assert not [path for path in room.folder.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
 
 
-def test_what_was_cut_or_altered_in_the_cache_is_noticed(demo: LockRoom, base_sif: Path) -> None:
+def test_what_was_cut_or_altered_in_the_cache_is_noticed(demo: LockRoom, small_sif: Path) -> None:
     right = hash_file(demo.folder / "x.sif")
     unpacked = demo.folder / "cache" / "conda" / "packages"
     words = next(unpacked.glob("libgreet-1.0-h0*/share/greet/words.txt"))
@@ -266,11 +266,11 @@ def test_what_was_cut_or_altered_in_the_cache_is_noticed(demo: LockRoom, base_si
         words.unlink()  # a link to what other environments have
         words.write_text(text)
         shutil.rmtree(demo.folder / "cache" / "layers-1")
-        make(demo, base_sif, "--locked", "--force").expect(0)
+        make(demo, small_sif, "--locked", "--force").expect(0)
         assert hash_file(demo.folder / "x.sif") == right
     layer = max((demo.folder / "cache" / "layers-1" / "layers").glob("*.sqfs"), key=lambda path: path.stat().st_size)
     os.truncate(layer, layer.stat().st_size // 2)
-    make(demo, base_sif, "--locked", "--force").expect(0)
+    make(demo, small_sif, "--locked", "--force").expect(0)
     assert hash_file(demo.folder / "x.sif") == right
 
 
@@ -310,7 +310,7 @@ SAME: dict[str, tuple[set[str], Callable[[], tuple[Tiny, ...]]]] = {
 
 @pytest.mark.parametrize("case", SAME)
 def test_a_file_of_two_packages_is_that_of_a_conda_environment(
-    case: str, place: Callable[[str], LockRoom], base_sif: Path, ground: str
+    case: str, place: Callable[[str], LockRoom], small_sif: Path, ground: str
 ) -> None:
     """py-rattler links the whole environment on a disk to say what is right."""
     room = place(f"same-name-{list(SAME).index(case)}")
@@ -319,8 +319,8 @@ def test_a_file_of_two_packages_is_that_of_a_conda_environment(
     names = ", ".join(package.name for package in packages)
     text = f"name: demo\nchannels: [{channel}, {ground}]\ndependencies: [python={MINOR}, {names}]\n"
     room.write("demo.yml", text)
-    room.recipe("lock", "local", room.folder / "demo.yml", "--base", base_sif).expect(0)
-    make(room, base_sif, "--locked").expect(0)
+    room.recipe("lock", "local", room.folder / "demo.yml", "--base", small_sif).expect(0)
+    make(room, small_sif, "--locked").expect(0)
     image = room.folder / "x.sif"
     lock = room.read("local", env=room.folder / "demo.yml")
     rows = [{name: getattr(package, name) for name in CondaPackage.__annotations__} for package in lock.conda]
@@ -340,13 +340,13 @@ def test_a_file_of_two_packages_is_that_of_a_conda_environment(
     # It is known the next time, and the same is made of it: nothing is made twice.
     digest = hash_file(image)
     shutil.rmtree(room.folder / "cache" / "layers-1" / "layers")
-    make(room, base_sif, "--locked", "--force").expect(0)
+    make(room, small_sif, "--locked", "--force").expect(0)
     assert "are put into one layer" not in room.log(room.folder / "x.plan")
     assert hash_file(image) == digest
 
 
 def test_a_kept_package_does_not_depend_on_its_first_place(
-    place: Callable[[str], LockRoom], base_sif: Path, ground: str
+    place: Callable[[str], LockRoom], small_sif: Path, ground: str
 ) -> None:
     rooms = place("kept-before"), place("kept-fresh")
     channel = write_channel(rooms[0].folder / "channel", (named("aa"), named("bb"))).as_uri()
@@ -354,16 +354,16 @@ def test_a_kept_package_does_not_depend_on_its_first_place(
         for names in ("aa, bb", "bb") if room is rooms[0] else ("bb",):
             text = f"name: demo\nchannels: [{channel}, {ground}]\ndependencies: [python={MINOR}, {names}]\n"
             room.write("demo.yml", text)
-            make(room, base_sif, "--force").expect(0)
+            make(room, small_sif, "--force").expect(0)
     assert hash_file(rooms[0].folder / "x.sif") == hash_file(rooms[1].folder / "x.sif")
 
 
 def test_what_a_package_wants_to_run_runs_inside(
-    place: Callable[[str], LockRoom], channel: Path, base_sif: Path
+    place: Callable[[str], LockRoom], channel: Path, small_sif: Path
 ) -> None:
     room = place("posty")
     write(room, channel.as_uri(), more="posty, posty-more, wakes, bulk,")
-    make(room, base_sif).expect(0)
+    make(room, small_sif).expect(0)
     image = room.folder / "x.sif"
     assert inside(image, "cat", "/opt/env/share/posty/made.txt") == "hello from /opt/env\nposty 2.1 3\n"
     assert list(noted_layers(room)) == ["conda bulk", "conda", "conda-scripts", "packages", "recipe"]
@@ -373,7 +373,7 @@ def test_what_a_package_wants_to_run_runs_inside(
 
 
 def test_other_versions_of_pip_are_installed_inside(
-    rooms: Callable[[str], Room], channel: Path, base_sif: Path
+    rooms: Callable[[str], Room], channel: Path, small_sif: Path
 ) -> None:
     """As in a flat image: pip's version takes the place of conda's, file by file."""
     room = rooms("conda-other-versions")
@@ -381,15 +381,15 @@ def test_other_versions_of_pip_are_installed_inside(
     wheel = write_wheel(room.folder / "wheels", "greetpy", "2.0", (), origin="pip")
     write(room, channel.as_uri(), pip="greetpy==2.0", more="greet,")
     links = " ".join([os.environ.get("PIP_FIND_LINKS", ""), str(wheel.parent)]).strip()
-    make(room, base_sif, PIP_FIND_LINKS=links, RECIPE_CACHE_DIR=str(room.folder / "cache")).expect(0)
+    make(room, small_sif, PIP_FIND_LINKS=links, RECIPE_CACHE_DIR=str(room.folder / "cache")).expect(0)
     assert "ask for other versions than conda's" in room.log(room.folder / "x.plan")
     code = "import importlib.metadata as m; print([d.version for d in m.distributions() if d.name == 'greetpy'])"
     assert inside(room.folder / "x.sif", "python3", "-c", code) == "['2.0']\n"
 
 
-def test_by_hand_a_plan_says_what_it_needs_before_any_work(demo: LockRoom, base_sif: Path, index: str) -> None:
+def test_by_hand_a_plan_says_what_it_needs_before_any_work(demo: LockRoom, small_sif: Path, index: str) -> None:
     kit = demo.folder / "kit"
-    demo.recipe("plan", "local", demo.folder / "demo.yml", "--base", base_sif, "--locked", "-o", kit).expect(0)
+    demo.recipe("plan", "local", demo.folder / "demo.yml", "--base", small_sif, "--locked", "-o", kit).expect(0)
     programs = demo.folder / "programs"
     programs.mkdir(exist_ok=True)
     for name in ("apptainer", "mksquashfs", "unsquashfs", "bash", "python3"):
@@ -414,11 +414,11 @@ def test_by_hand_a_plan_says_what_it_needs_before_any_work(demo: LockRoom, base_
 
 
 def test_an_arm_environment_is_solved_and_laid_out_here(
-    place: Callable[[str], LockRoom], channel: Path, base_sif: Path
+    place: Callable[[str], LockRoom], channel: Path, small_sif: Path
 ) -> None:
     """Its programs do not run here: the base image only says that it is for Arm, a stand-in."""
     room = place("arm")
-    base = stand_in_for_arm(base_sif, room.folder / "arm.sif")
+    base = stand_in_for_arm(small_sif, room.folder / "arm.sif")
     site = room.site("grace", ARM)
     room.write("demo.yml", f"name: demo\nchannels: [{channel.as_uri()}]\ndependencies: [python={MINOR}, greetpy]\n")
     make(room, base, site=site).expect(0)

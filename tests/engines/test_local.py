@@ -160,6 +160,13 @@ def test_force_replaces_and_from_smoke_tests_again(rooms: Callable[[str], Room],
     statuses = {step["name"]: step["status"] for step in report_of(room.folder / "x.plan")["steps"]}
     assert statuses == {"build-image": "skipped", "smoke": "ok"}
     assert room.left_behind() == []
+    room.write("tiny.yml", TINY)
+    names = ("x.sif", "x.sif.cdx.json", "x.sif.provenance.json", "x.plan/report.json", "x.plan/plan.json")
+    records = {name: (room.folder / name).read_bytes() for name in names}
+    for more in ((), ("-n",), ("--force",)):
+        refused = room.recipe(*words, "--from", "smoke", *more).expect(2)
+        assert "was not made from this recipe" in refused.err
+    assert {name: (room.folder / name).read_bytes() for name in names} == records
 
 
 def test_a_plan_runs_by_hand(room: Room, base_sif: Path) -> None:

@@ -13,7 +13,8 @@ from stand_ins.images import docker, small_debian
 from tiny_index import write_index, write_wheel
 
 from builder.model.lock import Lock
-from builder.parse.lock_files import name_index, name_site_folder, read_lock
+from builder.parse.lock_files import name_site_folder, read_lock
+from builder.parse.recipe import name_index
 
 pytestmark = pytest.mark.engines
 
@@ -64,15 +65,16 @@ def test_an_image_has_what_was_locked_or_is_not_made(room: Room, base_sif: Path)
     write_wheel(room.folder / "index" / "other-stub", "other-stub", "2.0", (), origin="somebody else's")
     fresh = {**settings, "RECIPE_CACHE_DIR": str(room.folder / "fresh")}
     swapped = room.recipe("build", "local", *words, "-o", "y.sif", **fresh).expect(5)
-    assert "is not the one that was locked" in swapped.err
+    assert "does not have the digest that is required" in swapped.err
     assert not (room.folder / "y.sif").exists()
 
     # A base image that has changed under its name: the same size, another byte.
     content = bytearray(base.read_bytes())
     content[-1] ^= 1
     base.write_bytes(content)
-    changed = room.recipe("build", "local", *words, "-o", "z.sif", **settings).expect(5)
-    assert "base.sif is not the one that was locked" in changed.err
+    said = "is stale; changed: the base image: its file has another content"
+    for line in (("lock", "--check"), ("build", "--locked", "-o", "z.sif"), ("check", "--locked")):
+        assert said in room.recipe(*line, "local", *words, **settings).expect(3).err.replace("\n  ", " ")
     assert not (room.folder / "z.sif").exists()
     assert not room.left_behind()
 

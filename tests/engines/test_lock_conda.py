@@ -15,7 +15,8 @@ import pytest
 from lock_room import PASSWORD, USER, LockRoom, served
 from tiny_channel import PACKAGES, Tiny, write_channel, write_package
 
-from builder.parse.lock_files import name_index, name_site_folder
+from builder.parse.lock_files import name_site_folder
+from builder.parse.recipe import name_index
 
 pytestmark = pytest.mark.engines
 
@@ -133,7 +134,7 @@ def test_what_cannot_be_solved_is_told_with_the_reason(room: LockRoom, env: Call
 
 
 def test_a_package_for_gpus_is_not_found_without_one(room: LockRoom, env: Callable[..., Path]) -> None:
-    done = room.locked("local", env=env("gpulib=1.0=cuda_1")).expect(3)
+    done = room.locked("local", env=env("gpulib=1.0=cu*_1")).expect(3)
     assert "__cuda" in done.err
 
 

@@ -18,8 +18,8 @@ from tiny_index import write_index, write_indexes, write_wheel
 from builder.compile.compile import compile_plan
 from builder.model.lock import Lock
 from builder.model.target import Context
-from builder.parse.lock_files import name_index, name_site_folder, read_lock
-from builder.parse.recipe import load_recipe
+from builder.parse.lock_files import name_site_folder, read_lock
+from builder.parse.recipe import load_recipe, name_index
 from builder.parse.site import load_site
 from builder.resolve.resolve import resolve
 
@@ -154,7 +154,9 @@ def test_a_private_index_and_its_password(room: LockRoom, tmp_path: Path) -> Non
     file = room.write("requirements.txt", "six-stub\n")
     with served(tmp_path / "default", password=PASSWORD) as address:
         refused = room.locked("local", env=file, UV_DEFAULT_INDEX=address)
-        assert refused.code == 5 or "401" in refused.err or "Unauthorized" in refused.err, refused.err
+        assert refused.code == 5, refused.err
+        assert f"the index '{address}" in refused.err
+        assert "refused access (401 Unauthorized), and no other index has 'six-stub'" in refused.err
         with_user = address.replace("//", f"//{USER}:{PASSWORD}@")
         by_pip = room.locked("local", env=file, PIP_INDEX_URL=with_user).expect(0)
         first = room.written(file)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from recipe_program import Room, inside, run
-from victim import Victim, ended, reached
+from victim import RUN, Victim, ended, reached
 
-from builder.sif.digest import hash_file
+from builder.sif.bounded import hash_file
 
 pytestmark = pytest.mark.engines
 
@@ -78,8 +78,8 @@ class Old(Victim):
 
 
 @pytest.fixture(scope="module")
-def old(request: pytest.FixtureRequest, rooms: Callable[[str], Room], base_sif: Path) -> Old:
-    made = Old(room=rooms(f"origin-{request.param}"), base=base_sif, backend=request.param)
+def old(request: pytest.FixtureRequest, rooms: Callable[[str], Room], small_sif: Path) -> Old:
+    made = Old(room=rooms(f"origin-{request.param}"), base=small_sif, backend=request.param)
     if not made.kept.exists():  # the time of a file that goes into the image is part of what it was made of
         made.room.write("notes.txt", "notes\n")
     made.put_back()
@@ -138,6 +138,21 @@ def test_fault_01_a_build_killed_at_a_rename(old: Old, rename: str) -> None:
     assert "nothing to do" in old.room.recipe(*old.words("1.17.0")).expect(0).err
     assert inside(old.image, *VERSION) == "1.17.0\n"
     old.room.recipe("inspect", "--integrity", old.image).expect(0)
+
+
+@pytest.mark.parametrize("old", ["layers"], indirect=True)
+def test_an_image_keeps_its_records_when_a_build_is_stopped(old: Old) -> None:
+    old.put_back()
+    process = old.room.start(*old.words("1.17.0", "--force"), **old.to_stand(RUN + r"bash 1-build-image\.sh"))
+    reached(process, old.stands.exists)
+    os.killpg(process.pid, signal.SIGINT)
+    assert ended(process) == 130
+    assert hash_file(old.image) == old.before
+    assert "BAD" not in old.room.recipe("inspect", "--integrity", old.image).expect(0).out
+    assert "interrupted" not in old.room.recipe("report", old.image).expect(0).out
+    old.is_refused(OTHER_PLAN)
+    assert "nothing to do" in old.room.recipe(*old.words("1.16.0")).expect(0).err
+    assert "BAD" not in old.room.recipe("inspect", "--integrity", old.image).expect(0).out
 
 
 @pytest.mark.parametrize("old", ["layers"], indirect=True)

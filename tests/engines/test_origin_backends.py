@@ -22,7 +22,7 @@ from test_tykky import Tykky
 from victim import Victim, ended, reached
 
 from builder.inspect.origin import read_image_plan, read_plan_digest
-from builder.sif.digest import hash_file
+from builder.sif.bounded import hash_file
 
 pytestmark = pytest.mark.engines
 

@@ -11,8 +11,11 @@ import pytest
 from recipe_program import QUICK, Done, Room, report_of
 from stand_ins.images import stand_in_debian
 from support.made_elf import bundle, elf, fatbin
+from support.variant_wheels import GPUS, LEVELS, variant_release, variant_wheel
 from test_cotainr import SITE as COTAINR
 from test_cotainr import Lumi
+from test_tykky import SITE as TYKKY
+from test_tykky import Tykky
 
 pytestmark = pytest.mark.engines
 
@@ -183,6 +186,15 @@ def test_what_fits_is_published_and_judged_from_the_cache(site: Site) -> None:
     assert json.loads((plan / "gpu-audit.json").read_text()) == first
 
 
+def test_fetch_judges_what_a_build_would_refuse(site: Site) -> None:
+    recipe = site.room.write("fetched.yml", RECIPE.format(name="fetched", package="made-newer"))
+    own = {"PIP_FIND_LINKS": str(site.wheels), "RECIPE_CACHE_DIR": str(site.room.folder / "fetched-cache")}
+    done = site.room.recipe("fetch", site.name, recipe, **own).expect(6)
+    assert "it needs libcudart.so.13 (CUDA 13), the driver serves CUDA 11, 12" in done.err
+    site.room.recipe("fetch", site.name, recipe, **own).expect(6)  # the second time from what is kept
+    assert list((site.room.folder / "fetched-cache").rglob("audit-*.json"))
+
+
 def test_what_is_ignored_is_published_with_its_verdict(site: Site) -> None:
     site.build("made-old", "--ignore", "gpu-audit", name="ignored").expect(0)
     plan = site.room.folder / "ignored.plan"
@@ -194,6 +206,36 @@ def test_what_is_ignored_is_published_with_its_verdict(site: Site) -> None:
 def test_apptainer_refuses_code_for_another_gpu(site: Site) -> None:
     site.build("made-old", "--backend", "apptainer", name="defined", **QUICK).expect(6)
     assert "it has code for sm_70, this GPU is sm_90" in site.refused("defined")[1]
+
+
+PREVIEW = {
+    "UV_PREVIEW": "1",
+    "UV_PREVIEW_FEATURES": "wheel-variants",
+    "NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION": "12.2",
+}
+
+
+@pytest.mark.parametrize("backend", ["layers", "apptainer"])
+def test_no_build_takes_a_variant_by_itself(site: Site, backend: str) -> None:
+    variant_release(site.wheels, "made_level", LEVELS, plain=True)
+    variant_release(site.wheels, "made_variants", GPUS, plain=False)
+    name = f"level-{backend}"
+    site.build("made-level", "--backend", backend, name=name, **PREVIEW).expect(0)
+    assert "variant" not in (site.room.folder / f"{name}.plan" / "gpu-audit.json").read_text()
+    done = site.build("made-variants", "--backend", backend, name=f"variants-{backend}", **PREVIEW).expect(5)
+    assert "'made-variants' has variant wheels alone" in done.err
+    assert "made_variants-1.0-variants.json" in done.err
+
+
+def test_a_variant_for_another_driver_is_refused(site: Site) -> None:
+    for name, label in (("made_right", "cu12"), ("made_wrong", "cu13")):
+        path = variant_wheel(site.wheels, name, label, GPUS)
+        path.rename(site.wheels / f"{name}-1.0-py3-none-any.whl")
+    site.build("made-wrong").expect(6)
+    said = site.refused("made-wrong")[1]
+    assert "the variant is for nvidia :: cuda_version_lower_bound :: 13.0, the driver's CUDA is 12.2" in said
+    site.build("made-right").expect(0)
+    assert "'made-right' 1.0 is the variant 'cu12'" in site.room.log(site.room.folder / "made-right.plan")
 
 
 def test_docker_refuses_when_the_archive_is_converted(
@@ -223,3 +265,17 @@ def test_cotainr_refuses_a_wheel_of_another_vendor(rooms: Callable[[str], Room],
         "'made-old' 1.0 is wrong for 'stand-in-lumi-g': it is for NVIDIA (sm_70), this GPU is AMD's" in found["message"]
     )
     assert not (lumi.room.folder / "wrong.sif").exists()
+
+
+def test_tykky_refuses_a_wheel_of_another_vendor(rooms: Callable[[str], Room]) -> None:
+    tykky = Tykky(rooms("audit-tykky"))
+    room = tykky.room
+    text = TYKKY.format(tmp=room.tmp, cache=room.folder / "cache").replace("lumi-c", "lumi-g")
+    site = room.site("stand-in-lumi-g", text)
+    kernels(room.folder / "wheels", "made-old", OLD)
+    recipe = "name: wrong\nchannels: [conda-forge]\ndependencies: [python=3.11, pip: [made-old==1.0]]\n"
+    words = (site, room.write("wrong.yml", recipe), "-o", room.folder / "wrong", "--no-smoke", "--backend", "tykky")
+    room.recipe("build", *words, PATH=tykky.path, PIP_FIND_LINKS=str(room.folder / "wheels")).expect(6)
+    (found,) = [one for one in report_of(room.folder / "wrong.plan")["findings"] if one["code"] == "gpu-audit"]
+    assert "'made-old' 1.0 is wrong for 'stand-in-lumi-g': it is for NVIDIA (sm_70)" in found["message"]
+    assert not (room.folder / "wrong").exists()

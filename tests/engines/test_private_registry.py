@@ -19,8 +19,7 @@ from recipe_program import Room, inside
 from stand_ins.images import docker, stand_in_debian
 from support.registry_stand_ins import certificate
 
-from builder.layers.registry import RegistryError, fetch_manifest_digest
-from builder.layers.registry_login import find_login
+from builder.layers.registry import RegistryError, fetch_manifest_digest, find_login
 
 pytestmark = pytest.mark.engines
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -83,6 +85,19 @@ def test_programs_run_unmodified_with_the_sites_default(
     assert default == "node"
     own = devices_of(kit, variable, RECIPE_GPU_VISIBILITY="rank")
     assert {name: own[name] for name in RANK} == RANK
+
+
+def test_the_program_of_dawn_meets_at_the_jobs_address(room: Room, digits: Built) -> None:
+    """As its page has the line, over two nodes; the program's own default is 127.0.0.1, which here is both."""
+    kit = Kit(room, "dawn-test", digits.image)
+    shutil.copy(PROGRAMS / "mnist_classify_ddp.py", kit.folder)
+    page = (Path(__file__).parents[2] / "docs" / "sites" / "dawn.md").read_text()
+    (line,) = re.findall(r"`sbatch [^`]*(run/nodes.sbatch [^`]*--dist-url[^`]*)`", page)
+    job = kit.job(
+        *shlex.split(line), options=("--ntasks-per-node=2",), ZE_FLAT_DEVICE_HIERARCHY="COMPOSITE",
+        PATH=f"{needed('RECIPE_TEST_IMPI')}:{os.environ['PATH']}",
+    ).expect(0)  # fmt: skip
+    assert f"4 ranks met at tcp://n1:{50000 + job.number % 10000}: 6" in job.log
 
 
 def test_ranks_of_srun_in_place_of_torchruns(room: Room, base_sif: Path) -> None:
@@ -168,7 +183,7 @@ def test_folders_on_nodes_are_removed_with_the_job(room: Room, base_sif: Path, h
         script = "import os, sys, time; os.environ['RANK'] == '2' and sys.exit(7); time.sleep(600)"
         job = kit.job("run/nodes.sbatch", "python3", "-c", script)
         assert "task 2: Exited with exit code 7" in job.log
-        assert (job.code, job.record["reason"]) == (1, ""), job.log  # that of the others is srun's, which ended them
+        assert (job.code, job.record["reason"]) == (7, ""), job.log  # not that of the others, which srun ended
         kit.ended(job.number)
         folder = f"/tmp/{os.environ.get('USER', '')}-miopen-cache-{job.number}"
     else:

@@ -148,7 +148,7 @@ def test_a_probe_needs_no_launcher_and_fails_by_what_is_missing(smoke: Smoke, tm
 
 
 def test_an_interrupted_training_gives_the_same_numbers(smoke: Smoke) -> None:
-    """By SIGTERM to one rank of a launcher's, by SIGTERM to the parent of ranks, by SIGKILL to all, in mid-training."""
+    """In mid-training: by SIGTERM to one rank of a launcher's, by SIGTERM and by SIGKILL to the parent of ranks."""
     digits = ["--data", str(write_easy_digits(smoke.folder.parent / "digits", train=512))]
     course = [*digits, "--epochs", "5"]
     status, output = smoke.run("ddp", "--ranks", "2", *course, "--result", "whole.json", OMP_NUM_THREADS="1")
@@ -171,18 +171,20 @@ def test_an_interrupted_training_gives_the_same_numbers(smoke: Smoke) -> None:
     assert not [path for path in smoke.folder.iterdir() if path.name.endswith(".tmp")]
 
     ended = smoke.start("ddp", "--ranks", "2", *resumed, "--result", "ended.json", OMP_NUM_THREADS="1")
-    smoke.wait_for_ranks(2, training, name="ended.json")
+    pids = smoke.wait_for_ranks(2, training, name="ended.json")
     ended.terminate()
-    ended.communicate(timeout=120)
+    printed = ended.communicate(timeout=120)[0]
     assert ended.returncode == 143
+    assert "Traceback" not in printed
+    assert all_gone(pids, 20)
     assert smoke.result("ended.json")["error"].startswith("ended by SIGTERM after step ")
     assert smoke.result("ended.json")["training"]["steps"] > broken["training"]["steps"]
 
     killed = smoke.start("ddp", "--ranks", "2", *resumed, "--result", "again.json", OMP_NUM_THREADS="1")
     pids = smoke.wait_for_ranks(2, training, name="again.json")
-    for pid in [*pids, killed.pid]:
-        os.kill(pid, signal.SIGKILL)
-    assert all_gone(pids, 10)
+    killed.kill()
+    assert all_gone(pids, 20)  # the ranks end with their parent
+    assert smoke.result("again.json")["error"] == "the run ended before its verdict"
 
     status, output = smoke.run("ddp", "--ranks", "2", *resumed, "--result", "end.json", OMP_NUM_THREADS="1")
     end = smoke.result("end.json")
@@ -235,7 +237,7 @@ def test_the_leader_that_was_killed_is_named_in_the_end(smoke: Smoke) -> None:
 
 
 def test_a_rank_that_hangs_is_named_within_the_limit(smoke: Smoke) -> None:
-    processes = smoke.launch([0, 1], 2, *LONG, "--timeout", "45")
+    processes = smoke.launch([0, 1], 2, *LONG, "--timeout", "30")
     began = time.monotonic()
     smoke.wait_for_ranks(2, training)
     os.kill(processes[1].pid, signal.SIGSTOP)
@@ -243,7 +245,7 @@ def test_a_rank_that_hangs_is_named_within_the_limit(smoke: Smoke) -> None:
     assert time.monotonic() - began < 150
     assert processes[0].returncode == 1
     error = smoke.failed()["error"]
-    assert error.startswith("ended at its limit of 45 s: rank 1 on ")
+    assert error.startswith("ended at its limit of 30 s: rank 1 on ")
     assert "rank 0" not in error
 
 

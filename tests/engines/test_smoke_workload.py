@@ -192,7 +192,7 @@ def test_torchrun_inside_one_slurm_task_passes(smoke: Smoke, easy_digits: Path) 
 
 
 def test_a_rank_that_never_joins_is_named(smoke: Smoke) -> None:
-    processes = smoke.launch([0, 2], 3, "--samples", "64", "--timeout", "12")
+    processes = smoke.launch([0, 2], 3, "--samples", "64", "--timeout", "25")
     outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [1, 1]
     assert smoke.failed()["error"] == "rank 0: 1 of 3 ranks never joined: rank 1"
@@ -214,38 +214,30 @@ def test_a_killed_rank_is_named_and_the_other_is_ended(smoke: Smoke) -> None:
 
 
 def test_a_hanging_rank_is_ended_at_the_limit(smoke: Smoke) -> None:
-    process = smoke.start("ddp", "--ranks", "2", *LONG, "--timeout", "20", "--result", "result.json")
+    process = smoke.start("ddp", "--ranks", "2", *LONG, "--timeout", "25", "--result", "result.json")
     pids = smoke.wait_for_ranks(2, training)
     os.kill(pids[1], signal.SIGSTOP)
     process.communicate(timeout=120)
     assert process.returncode == 1
     said = smoke.failed()["error"]
     assert re.fullmatch(
-        r"ended at its limit of 20 s: rank 0 was training, rank 1 was training \(nothing heard of it for [0-9]+ s\)",
+        r"ended at its limit of 25 s: rank 0 was training, rank 1 was training \(nothing heard of it for [0-9]+ s\)",
         said,
     )
-    assert smoke.result()["seconds"]["total"] < 60
+    assert smoke.result()["seconds"]["total"] < 80
     assert all_gone(pids, 20)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_the_parent_ends_its_ranks(smoke: Smoke, number: signal.Signals) -> None:
+def test_ctrl_c_to_the_parent_ends_its_ranks(smoke: Smoke) -> None:
+    """SIGTERM and SIGKILL to a parent are in the interrupted training of test_smoke_suite.py."""
     process = smoke.start("ddp", "--ranks", "2", *LONG, "--result", "result.json")
     pids = smoke.wait_for_ranks(2, training)
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     output = process.communicate(timeout=120)[0]
-    assert process.returncode == 128 + number
-    assert smoke.failed()["error"].startswith(f"ended by {number.name}: rank 0 was ")
+    assert process.returncode == 128 + signal.SIGINT
+    assert smoke.failed()["error"].startswith("ended by SIGINT: rank 0 was ")
     assert "Traceback" not in output
     assert all_gone(pids, 20)
-
-
-def test_ranks_end_with_a_parent_that_was_killed(smoke: Smoke) -> None:
-    process = smoke.start("ddp", "--ranks", "2", *LONG, "--result", "result.json")
-    pids = smoke.wait_for_ranks(2, training)
-    process.kill()
-    assert all_gone(pids, 10)
-    assert smoke.result()["error"] == "the run ended before its verdict"
 
 
 def test_a_damaged_snapshot_fails_by_name(smoke: Smoke) -> None:

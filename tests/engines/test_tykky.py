@@ -118,6 +118,51 @@ def test_force_replaces_the_folder(tykky: Tykky, built: Path) -> None:
     assert tykky.room.left_behind() == []
 
 
+ADDED = RECIPE.replace("six==1.16.0]", "six==1.17.0, packaging==25.0]").replace(
+    "      smoke:", '        - echo "again" >>$env_root/made.txt\n      smoke:'
+)
+
+
+def test_an_update_adds_packages_and_commands(tykky: Tykky) -> None:
+    folder = tykky.room.folder / "updated"
+    tykky.build("updated", RECIPE).expect(0)
+    (folder / "_inst" / "kept.txt").write_text("of the first build")
+    tykky.build("updated", ADDED, "--update", path=f"{folder}/bin:").expect(0)
+    called = json.loads((folder / "share" / "called.json").read_text())
+    taken = {name: value for name, value in vars(parser_0_4_2().parse_args(called)).items() if value}
+    assert taken == {
+        "command": "update",
+        "post_install": "post-install.sh",
+        "requirement": "requirements.txt",
+        "dir": "tables-stand-in-lumi.part",
+    }
+    code = "import six, packaging; print(six.__version__, packaging.__version__)"
+    assert run([folder / "bin" / "python3", "-c", code]).expect(0).out == "1.17.0 25.0\n"
+    assert (folder / "_inst" / "made.txt").read_text() == "made \nagain\n"
+    assert (folder / "_inst" / "kept.txt").exists()
+    assert "nothing to do" in tykky.build("updated", ADDED, "--update").expect(0).err
+    assert tykky.room.left_behind() == []
+    # What pip cannot do is refused, and nothing changes.
+    done = tykky.build("updated", RECIPE, "--update").expect(2)
+    assert "pip removes nothing (packaging); a command of container.run that has run was changed or removed" in done.err
+    assert "--force" in done.err
+    done = tykky.build("updated", ADDED.replace("python=3.11", "python=3.12"), "--update").expect(2)
+    assert "the conda part changed (- python=3.11, + python=3.12)" in done.err
+
+
+def test_an_update_that_fails_leaves_the_installation(tykky: Tykky, built: Path) -> None:
+    before = (built / "share" / "called.json").read_text()
+    wrong = RECIPE.replace("six==1.16.0", "six==1.16.0, no-such-thing-here==1")
+    tykky.build("tables", wrong, "--update").expect(5)
+    assert (built / "share" / "called.json").read_text() == before
+    assert run([built / "bin" / "python3", "-c", "import six"]).expect(0).out == ""
+
+
+def test_an_update_of_what_recipe_did_not_build_is_refused(tykky: Tykky) -> None:
+    (tykky.room.folder / "foreign" / "bin").mkdir(parents=True)
+    assert "does not say what it was made of" in tykky.build("foreign", RECIPE, "--update").expect(2).err
+
+
 def test_an_installation_on_path_is_explained(tykky: Tykky, built: Path) -> None:
     done = tykky.build("conflict", RECIPE, path=f"{built}/bin:").expect(5)
     assert f"an installation of Tykky is on PATH, and it makes no other one then: ['{built}']" in done.err

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from recipe_program import Room, inside, until_text
 
-from builder.sif.digest import hash_file
+from builder.sif.bounded import hash_file
 
 pytestmark = pytest.mark.engines
 

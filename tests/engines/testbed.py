@@ -15,7 +15,7 @@ from typing import Any
 from recipe_program import Done, Room, run
 
 from builder.compile.image_plans import make_image_target, make_smoke_plan
-from builder.compile.launch.choice import choose_launch
+from builder.compile.launch.shape import choose_launch
 from builder.execute.plan_folder import write_plan
 from builder.model.recipe import Workload
 from builder.model.target import Context
@@ -155,6 +155,7 @@ class Rank:
     folder: str
     host: str
     mounted: bool
+    plugin: bool
     folders: list[str]
 
     def values(self, *names: str) -> list[str | None]:

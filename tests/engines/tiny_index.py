@@ -71,6 +71,7 @@ def write_wheel(folder: Path, name: str, version: str, needs: Iterable[str], *, 
     info = f"{stem}-{version}.dist-info"
     metadata = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
     metadata += [f"Requires-Dist: {need}" for need in needs]
+    metadata += [f"Provides-Extra: {need.split('extra == ')[1].strip(chr(39))}" for need in needs if "extra ==" in need]
     texts = {
         f"{stem}/__init__.py": f"__version__ = {version!r}\n",
         f"{stem}/{ORIGIN}": origin,

@@ -44,12 +44,19 @@ class Victim:
 
 
 def reached(process: subprocess.Popen[str], there: Callable[[], bool], *, pause: float = 0.01) -> None:
-    """Wait until a program that runs has come somewhere."""
+    """Wait until a program that runs has come somewhere: a file that it moves while a test looks is looked at again."""
     end = time.monotonic() + LIMIT
-    while not there():
+    while not _seen(there):
         assert time.monotonic() < end, "it did not come there"
         assert process.poll() is None, process.stdout and process.stdout.read()
         time.sleep(pause)
+
+
+def _seen(there: Callable[[], bool]) -> bool:
+    try:
+        return there()
+    except FileNotFoundError:
+        return False
 
 
 def ended(process: subprocess.Popen[str]) -> int:

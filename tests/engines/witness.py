@@ -26,6 +26,7 @@ record = {
     "folder": str(pathlib.Path.cwd()),
     "host": socket.gethostname(),
     "mounted": any(pathlib.Path("/mnt").iterdir()),
+    "plugin": pathlib.Path(os.environ.get("NCCL_NET_PLUGIN", "") or "none").is_file(),
     "folders": [path for path in os.environ.get("MIOPEN_USER_DB_PATH", "").split() if pathlib.Path(path).is_dir()],
 }
 pathlib.Path(folder, "rank-" + os.environ["RANK"] + ".json").write_text(json.dumps(record))

@@ -28,11 +28,11 @@ from support.matrix import EXAMPLES, OWN, target_plan
 from builder.audit.gpu_verdict import Machine, judge
 from builder.cli import inspect_gpu
 from builder.cli.inspect import format_contents
+from builder.cli.inspect_gpu import read_inventory
 from builder.cli.output import format_finding
 from builder.cli.terminal import summarize_build
 from builder.compile.compile import compile_plan
 from builder.execute.report_file import read_report
-from builder.inspect.gpu import read_inventory
 from builder.inspect.image import read_contents
 from builder.inspect.integrity import check_claims
 from builder.model.finding import BuilderError, ConfigError

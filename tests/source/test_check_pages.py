@@ -32,10 +32,11 @@ FILE = re.compile(r"^`(?P<name>[\w.-]+)`:\n\n```(?:yaml|text)\n(?P<text>.*?)^```
 CALL = re.compile(r"^```console\n\$ recipe check (?P<words>[^\n]+)\n(?P<shown>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # The site's file is refused before, or a check does not know how the image is run: see the pages. What is said of a
-# lock needs one: tests/unit/test_lock.py. What is said of the environment needs that: tests/unit/test_checks.py.
+# lock needs one: tests/unit/test_lock.py. What is said of the environment needs that: tests/unit/test_checks.py. What
+# is said of a closure needs an index: tests/engines/test_closure.py.
 WITHOUT_EXAMPLE = {
-    "client-digest", "index-login", "launch-nested", "launch-shape", "launch-torchrun", "layers-runtime",
-    "lock-missing", "lock-stale", "tykky-path",
+    "apptainer-rootless", "client-digest", "index-login", "launch-nested", "launch-shape", "launch-torchrun",
+    "layers-runtime", "local-gpu", "lock-missing", "lock-stale", "not-looked-up", "torch-brought", "tykky-path",
 }  # fmt: skip
 
 # Modules that read recipe files; what else is parsed has no pages.
@@ -45,10 +46,10 @@ READING = {
     "environment_yml",
     "other_formats",
     "recipe",
-    "own_files",
     "requirement",
     "requirements_txt",
-    "secret_findings",
+    "copied_files",
+    "written_secrets",
 }
 
 

@@ -32,10 +32,10 @@ VERBS = words("""
     tell test tidy time touch train transfer translate try uncompress unlink unlock unpack unset update validate
     verify visit wait walk warn watch work wrap write yield
 """)
-# Questions with yes or no as the answer, conversions, entry points, and what click calls (getvalue).
+# Questions with yes or no as the answer, conversions, entry points, and what click calls (getvalue, shell_complete).
 OTHERS = words("""
-    allows are can contains covers exists from getvalue has is looks main matches must needs serves supports targets to
-    uses wants
+    allows are can contains covers exists from getvalue has is looks main matches must needs serves shell supports
+    targets to uses wants
 """)
 NOUNS = words("Binding Finding Listing Reading Setting String Training")
 # One word that is no noun: a participle without -ed, an adverb, an adjective.
@@ -102,3 +102,10 @@ def test_the_rules_know_verbs_and_nouns() -> None:
     assert is_noun("Finding")
     assert not is_noun("Placed")
     assert not is_noun("Ahead")
+
+
+def test_no_script_defines_a_function_twice() -> None:
+    """The shell takes the later one without a word, and a part of the build is not done."""
+    for path in sorted((PACKAGE / "data" / "templates").glob("*.sh")):
+        names = Counter(re.findall(r"^([a-z_]+)\(\)", path.read_text(encoding="utf-8"), re.MULTILINE))
+        assert [name for name, count in names.items() if count > 1] == [], path.name

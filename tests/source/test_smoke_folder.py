@@ -11,7 +11,7 @@ import builder.smoke
 FOLDER = Path(builder.smoke.__file__).parent
 FILES = sorted(FOLDER.glob("*.py"))
 ALLOWED = {*sys.stdlib_module_names, "torch"}
-NEEDS_TORCH = {"allreduce", "dataloader", "ddp", "pi", "probe", "rendezvous", "snapshot", "training"}
+NEEDS_TORCH = {"allreduce", "ddp", "pi", "probe", "rendezvous", "training"}
 
 
 def imported(tree: ast.AST) -> set[str]:

@@ -13,10 +13,11 @@ from typing import Any
 import yaml
 
 from builder.model.finding import ConfigError
+from builder.model.recipe import WHOLE, InputChoice
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast as the one without C
 BAD = Path(__file__).parents[1] / "bad"
-RECIPES = ("conda", "container", "formats", "pip", "requirements", "yaml")
+RECIPES = ("conda", "container", "formats", "json", "pip", "pixi", "pyproject", "requirements", "yaml")
 # Of a table: the suffix of its files, what stands before its lines, and the key of the first line's findings.
 LINES = {
     "conda": (".yml", "dependencies:\n", "  - ", "dependencies[{}]"),
@@ -24,6 +25,9 @@ LINES = {
     "requirements": (".txt", "", "", ""),
 }
 TEXTS = {
+    "json": (".json", ""),
+    "pixi": (".toml", ""),
+    "pyproject": (".toml", ""),
     "container": (".yml", "dependencies:\n  - python=3.12\ncontainer:\n"),
     "site": (".yaml", "extends: local\nname: {}\n"),
 }
@@ -38,6 +42,7 @@ class Faulty:
     path: str
     expected: str
     text: str | None = None
+    choice: InputChoice = WHOLE
 
     def placed(self, folder: Path) -> Path:
         """The folder that holds the file: its own, or the given one for a case of a table."""
@@ -106,7 +111,10 @@ def _of_text(folder: Path, name: str, row: Any) -> Faulty:
     """A case whose text is given whole; `at` is the line of the file and the key."""
     suffix, head = TEXTS[folder.name]
     path = name + suffix
-    expected = "".join(
-        f"error: {fault['error']}\n  at:  {path}:{fault['at']}\n  fix: {fault['fix']}\n" for fault in row["faults"]
-    )
-    return Faulty(name=name, folder=folder, path=path, text=head.format(name) + row["text"], expected=expected)
+    expected = ""
+    for fault in row["faults"]:
+        at = f"{path}:{fault['at']}".rstrip(":")  # the whole file has no line
+        expected += f"error: {fault['error']}\n  at:  {at}\n  fix: {fault['fix']}\n"
+    options = {key: tuple(value) if isinstance(value, list) else value for key, value in row.get("choice", {}).items()}
+    text = (head.format(name) if head else "") + row["text"]
+    return Faulty(name=name, folder=folder, path=path, text=text, expected=expected, choice=InputChoice(**options))

@@ -22,7 +22,8 @@ def nothing_of_the_caller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         for name in SETTINGS:
             patch.delenv(name, raising=False)
-        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-settings"))
+        for name in ("XDG_CONFIG_HOME", "XDG_CONFIG_DIRS"):
+            patch.setenv(name, str(tmp_path_factory.getbasetemp() / "no-settings"))
         yield
 
 

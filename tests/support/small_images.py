@@ -7,6 +7,7 @@ import struct
 import tarfile
 
 from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_object, find_end, make_empty_sif, write_header
+from builder.sif.squashfs import NONE, Superblock
 
 # A whole SIF without content: its header and a table with one free place.
 _LAUNCH = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0")
@@ -18,11 +19,15 @@ SIF = _HEADER.pack(
 
 
 def made_base() -> bytes:
-    """A SIF that can be a base image as far as it is read before a build: one partition of squashfs."""
+    """A SIF that can be a base image as far as it is read before a build: a squashfs that only an engine unpacks."""
+    system = Superblock(
+        inodes=1, time=0, block_size=1 << 17, fragments=0, compression=99, log=17, flags=0, owners=1, root=0, size=96,
+        owner_table=96, attribute_table=NONE, inode_table=96, folder_table=96, fragment_table=96,
+    ).to_bytes()  # fmt: skip
     image, content = make_empty_sif("x86_64"), io.BytesIO()
-    add_object(image, size=4, extra=PARTITION.pack(SQUASHFS, SYSTEM, image.arch))
+    place = add_object(image, size=len(system), extra=PARTITION.pack(SQUASHFS, SYSTEM, image.arch))
     write_header(content, image, time=0)
-    return content.getvalue().ljust(find_end(image), b"\0")
+    return content.getvalue().ljust(place.offset, b"\0") + system.ljust(find_end(image) - place.offset, b"\0")
 
 
 BASE = made_base()

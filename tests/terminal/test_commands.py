@@ -11,7 +11,15 @@ from screen import COLORS, broken, faults
 from builder.cli.main import COMMANDS, run_cli
 
 # No argument is needed: what the code may be without one. `doctor` says 4 where the machine lacks an engine.
-ALONE = {"sites": (0,), "doctor": (0, 4), "init": (0,), "cache ls": (0,), "cache check": (0,), "cache prune": (0,)}
+ALONE = {
+    "sites": (0,),
+    "doctor": (0, 4),
+    "init": (0,),
+    "config": (0,),
+    "cache ls": (0,),
+    "cache check": (0,),
+    "cache prune": (0,),
+}
 # What follows each command, the right exit codes without engine, batch system and network, and whether it has colours.
 TYPED: dict[str, tuple[str, tuple[int, ...], bool]] = {
     "build": ("local env.yml", (4,), True),
@@ -33,6 +41,9 @@ TYPED: dict[str, tuple[str, tuple[int, ...], bool]] = {
     "cache prune": ("", (0,), False),
     "doctor": ("local --offline", (4,), True),
     "init": ("mnist -o new.yml", (0,), False),
+    "schema": ("sites", (2,), True),
+    "config": ("", (0,), False),
+    "completion": ("csh", (2,), True),
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 from conftest import Seat
 from screen import broken, faults
 from support.made_elf import bundle, elf, fatbin, installed, wheel
+from support.variant_wheels import GPUS, describe
 
 CUDA = elf(
     needed=["libcudart.so.12", "libcuda.so.1"], glibc=["GLIBC_2.17"],
@@ -95,3 +96,19 @@ def test_the_help_has_examples(seat: Seat) -> None:
     assert [line.strip() for line in shown.lines if line.startswith("    recipe inspect")] == [
         "recipe inspect image.sif --integrity", "recipe inspect x.whl --gpu --site lumi-g",
     ]  # fmt: skip
+
+
+def test_the_variants_of_a_release(furnished: Seat) -> None:
+    furnished.write({"only-1.0-variants.json": describe(GPUS), "odd-1.0-variants.json": '{"variants": []}'})
+    shown = furnished.type("recipe inspect --gpu only-1.0-variants.json --site lumi-g")
+    assert (shown.code, faults(shown)) == (0, [])
+    assert next(line.split()[:2] for line in shown.lines if line.startswith(("ok", "BAD"))) == ["ok", "rocm"]
+    shown = furnished.type("recipe inspect --gpu only-1.0-variants.json --site dawn")
+    assert (shown.code, faults(shown)) == (6, [])
+    assert "error[wheel-variant]: 'dawn' serves none of the variants" in shown.text
+    shown = furnished.type("recipe inspect --gpu only-1.0-variants.json --site mn5 --format json -q", columns=None)
+    found, _ = json.JSONDecoder().raw_decode(shown.raw)
+    assert (found["kind"], found["ok"], found["site"]) == ("variants", True, {"name": "mn5"})
+    assert [row["label"] for row in found["variants"] if row["serves"]] == ["cu12"]
+    shown = furnished.type("recipe inspect --gpu odd-1.0-variants.json --site mn5")
+    assert (shown.code, faults(shown)) == (2, [])

@@ -5,8 +5,9 @@
 #   registry   an image registry (tests/testbed/registry.sh)
 #   tools      mmdebstrap, squashfs-tools, Python's venv module: for the base image and the virtual environments
 #   slurm      Slurm and munge (tests/testbed/slurm.sh)
-#   launch     Hydra's mpiexec (MPICH) and Lmod: what sites start ranks and load modules with
+#   launch     Hydra's mpiexec (MPICH) and Lmod: what sites start ranks and load modules with; proot: what LUMI builds with
 #   browser    chromium, for the pages of `recipe report`
+#   shells     zsh and fish, for `recipe completion`
 # As root on Debian it installs what is missing. Elsewhere it only checks; exit 4 and the command to run if one is missing.
 set -euo pipefail
 # shellcheck source=tests/testbed/state.sh
@@ -23,9 +24,10 @@ packages_of() { # what Debian's own archive offers for a component
         registry) echo docker-registry ;;
         tools) echo mmdebstrap squashfs-tools python3-venv ca-certificates ;;
         slurm) echo slurm-wlm munge ;;
-        launch) echo mpich lmod ;;
+        launch) echo mpich lmod proot ;;
         browser) echo chromium fonts-dejavu-core ;;
-        *) die 2 "unknown component \"$1\"" "one of: apptainer, docker, registry, tools, slurm, launch, browser" ;;
+        shells) echo zsh fish ;;
+        *) die 2 "unknown component \"$1\"" "one of: apptainer, docker, registry, tools, slurm, launch, browser, shells" ;;
     esac
 }
 
@@ -36,8 +38,9 @@ programs_of() { # what must be callable for a component
         registry) echo docker-registry ;;
         tools) echo mmdebstrap mksquashfs python3 ;;
         slurm) echo sbatch srun slurmctld slurmd munged ;;
-        launch) echo mpiexec.hydra /usr/share/lmod/lmod/libexec/lmod ;;
+        launch) echo mpiexec.hydra /usr/share/lmod/lmod/libexec/lmod proot ;;
         browser) echo chromium ;;
+        shells) echo zsh fish ;;
     esac
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The checks of this project: tests/testbed/test.sh all|unit|source|properties|commands|terminal|users|fuzz|lint|docs|golden|bench
-#   all      everything, with real engines: brings them, starts what the tests need, stops it again
+#   all      everything, with real engines: brings them, starts what the tests need, stops it again. Linters and unit
+#            tests run at the same time as the others, at a low priority; their output is printed at the end
 #   unit     the fast tests alone: no engine, no process
 #   source   those that read our own source, pages and tests: floors, names, words, links; part of lint
 #   properties those that try every place or drawn input, seconds each
@@ -19,8 +20,12 @@ set -euo pipefail
 
 STARTED=() # services that were not running before
 JOB=""
+NO_GROUP="" # set in what runs aside, which is a group already
+ASIDE="" # what runs at the same time as all else, with its output in ASIDE_LOG
+ASIDE_LOG=$STATE/logs/aside.log
 TEMPORARY=""
 RUN=0 # of pytest
+LINTING=(tests/commands/test_{lint,workflow}.py) # tests that run linters
 WORKERS=4 # of the engines' tests, each with a Slurm of its own: more than cores, since many of them wait
 
 stop_started() {
@@ -33,6 +38,10 @@ stop_started() {
 }
 
 clean_up() { # ends what was started, and removes what the tests wrote
+    if [ -n "$ASIDE" ]; then
+        kill -INT -- "-$ASIDE" 2>/dev/null || true
+        join_aside || true
+    fi
     stop_started
     if [ -n "$TEMPORARY" ]; then unmount_scratch "$TEMPORARY"; fi
 }
@@ -54,12 +63,32 @@ as_job() { in_group as_user "$@"; } # runs a command as the user
 
 in_group() { # runs a command in a process group of its own, so that a signal to this script can reach it
     local rc=0
+    if [ -n "$NO_GROUP" ]; then
+        "$@" </dev/null
+        return
+    fi
     set -m
     "$@" </dev/null &
     JOB=$!
     set +m
     wait "$JOB" || rc=$?
     JOB=""
+    return "$rc"
+}
+
+run_aside() { # run_aside COMMAND...: in what the others leave of the cores; ends with `join_aside`
+    set -m
+    NO_GROUP=1 "$@" </dev/null >"$ASIDE_LOG" 2>&1 &
+    ASIDE=$!
+    set +m
+    renice -n 5 -g "$ASIDE" >/dev/null
+}
+
+join_aside() { # waits for it, shows what it printed, and passes its exit code
+    local rc=0
+    wait "$ASIDE" || rc=$?
+    ASIDE=""
+    cat "$ASIDE_LOG"
     return "$rc"
 }
 
@@ -83,18 +112,21 @@ start_slurms() { # one for each worker, all at one time; the first one's address
     for other in "${others[@]}"; do wait "$other"; done
 }
 
-prepare_engines() {
-    "$CHECKOUT/tests/testbed/engines.sh" apptainer docker registry tools slurm launch browser
+install_engines() { # and the environments of Python, which are enough for tests without engines
+    "$CHECKOUT/tests/testbed/engines.sh" apptainer docker registry tools slurm launch browser shells
+    "$CHECKOUT/tests/testbed/venv.sh" cotainr impi # it updates the copy of the checkout: before anything reads that
     trap clean_up EXIT
-    # First what may be missing, then what takes minutes.
-    start docker
-    start registry
-    start_slurms
-    "$CHECKOUT/tests/testbed/venv.sh" cotainr impi
-    "$CHECKOUT/tests/testbed/base-image.sh" >/dev/null
     test_environment
     use_scratch 20
     cd "$WORKTREE"
+}
+
+start_engines() {
+    start docker
+    start registry
+    start_slurms
+    "$CHECKOUT/tests/testbed/base-image.sh" >/dev/null
+    test_environment
     local name
     for name in DOCKER_HOST SLURM_CONF RECIPE_TEST_{REGISTRY,BASE_SIF,BASE_TAR,COTAINR,IMPI}; do
         [ -n "${!name:-}" ] || die 5 "the test environment lacks $name"
@@ -124,9 +156,10 @@ lint() { # all linters, also after one that finds something
 tests() { # as the user; in memory each call has a folder of its own, which is removed afterwards
     local rc=0 options=$PYTEST_ADDOPTS
     RUN=$((RUN + 1))
-    if [ -n "$TEMPORARY" ]; then options+=" --basetemp='$TEMPORARY/$RUN' -o tmp_path_retention_policy=failed"; fi
+    local folder="$TEMPORARY/${NO_GROUP:+a}$RUN"
+    if [ -n "$TEMPORARY" ]; then options+=" --basetemp='$folder' -o tmp_path_retention_policy=failed"; fi
     as_job env "PYTEST_ADDOPTS=$options" python -m pytest "$@" || rc=$?
-    if [ -n "$TEMPORARY" ]; then rm -rf "${TEMPORARY:?}/$RUN" 2>/dev/null || true; fi
+    if [ -n "$TEMPORARY" ]; then rm -rf "$folder" 2>/dev/null || true; fi
     return "$rc"
 }
 
@@ -143,16 +176,32 @@ users() { # as root, who alone can act as two users; as an ordinary user it is s
         python -m pytest -p no:cacheprovider -n 2 tests/users "$@"
 }
 
-all_tests() { # with arguments of the caller's one call of pytest, without any each height (tests/source is in lint)
-    local rc=0
+everything() { # with arguments of the caller's the linters and one call of pytest, without any each height
+    local rc=0 linted=0
+    install_engines
     if [ $# -gt 0 ]; then
-        tests "$@"
+        start_engines
+        lint || linted=$?
+        tests "$@" || exit $?
+        [ "$linted" -eq 0 ] || die 1 "the tests pass, a linter does not: see above"
         return
     fi
-    tests -n 2 -m "property or not property" tests/unit tests/fuzz tests/commands || rc=$?
+    # What has no time limits takes what waiting tests leave of the cores.
+    run_aside lint_and_unit
+    start_engines
+    tests -n 2 tests/fuzz tests/commands "${LINTING[@]/#/--ignore=}" || rc=$?
     terminal || rc=$?
     users || rc=$?
     tests -n "$WORKERS" --durations=60 tests/engines || rc=$?
+    say "== linters and unit tests, which ran at the same time"
+    join_aside || rc=$?
+    return "$rc"
+}
+
+lint_and_unit() { # linters, of what is generated too, and unit tests: all of them, also after one that fails
+    local rc=0
+    lint || rc=$?
+    tests -n 2 -m "property or not property" tests/unit tests/oracles tests/verdicts "${LINTING[@]}" || rc=$?
     return "$rc"
 }
 
@@ -185,16 +234,10 @@ export PYTEST_ADDOPTS="${PYTEST_ADDOPTS:-} -o cache_dir='$STATE/pytest-cache'"
 what=${1:-all}
 if [ $# -gt 0 ]; then shift; fi
 case $what in
-    all)
-        prepare_engines
-        linted=0
-        lint || linted=$?
-        all_tests "$@" || exit $?
-        [ "$linted" -eq 0 ] || die 1 "the tests pass, a linter does not: see above"
-        ;;
-    unit) prepare_python && tests -n 2 tests/unit "$@" ;;
+    all) everything "$@" ;;
+    unit) prepare_python && tests -n 2 tests/unit tests/oracles tests/verdicts "$@" ;;
     source) prepare_python && tests tests/source "$@" ;;
-    properties) prepare_python && tests -n 2 -m property tests/unit "$@" ;;
+    properties) prepare_python && tests -n 2 -m property tests/unit tests/verdicts "$@" ;;
     fuzz) prepare_python && fuzz "$@" ;;
     commands) prepare_python && tests -n 2 tests/commands "$@" ;;
     terminal) prepare_python && terminal "$@" ;;
@@ -205,6 +248,10 @@ case $what in
     lint) prepare_python && lint ;;
     docs) prepare_python && docs "$@" ;;
     golden) prepare_python && rewrite_golden "$@" ;;
-    bench) prepare_engines && bench "$@" ;;
+    bench)
+        install_engines
+        start_engines
+        bench "$@"
+        ;;
     *) die 2 "\"$what\" is no kind of check" "tests/testbed/test.sh all|unit|source|properties|commands|terminal|users|fuzz|lint|docs|golden|bench" ;;
 esac

@@ -17,7 +17,7 @@ from builder.model.target import Context
 from builder.parse.gpu_tables import load_torch_table
 from builder.parse.recipe import load_recipe
 from builder.parse.site import find_site_files, load_site
-from builder.pipeline.plans import make_target
+from builder.pipeline.resolution import resolve_recipe
 from builder.resolve.checks.vendors import suggest_counterpart
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ def refusals(path: Path, site: str, text: str) -> dict[str, Finding]:
     """The errors by code."""
     path.write_text(text)
     try:
-        make_target(load_site(site), load_recipe(path), context=Context())
+        resolve_recipe(load_site(site), load_recipe(path), context=Context())
     except UnsupportedError as error:
         return {finding.code: finding for finding in error.findings if finding.level == "error"}
     return {}
@@ -64,7 +64,7 @@ def test_every_companion_with_a_build_is_named(tmp_path: Path) -> None:
     path = tmp_path / "environment.yml"
     path.write_text(EXPORT)
     with pytest.raises(UnsupportedError) as caught:
-        make_target(load_site("lumi-g"), load_recipe(path), context=Context())
+        resolve_recipe(load_site("lumi-g"), load_recipe(path), context=Context())
     lines = [finding.at.line for finding in caught.value.findings if finding.code == "torch-vendor" and finding.at]
     assert lines == [8, 9]
 
@@ -87,6 +87,7 @@ def test_a_refused_build_names_what_the_site_serves(tmp_path: Path, capsys: pyte
     assert "no finding has an exact fix" in capsys.readouterr().err
 
 
+@pytest.mark.property
 def test_no_edit_of_torch_leads_to_the_next_refusal(tmp_path: Path) -> None:
     path, made = tmp_path / "x.txt", 0
     for site in SITES:

@@ -13,10 +13,9 @@ import pytest
 from support.made_elf import bundle, compressed, elf, fatbin, installed, wheel
 
 from builder.audit import content
-from builder.audit.conda_package import read_conda
 from builder.audit.content import AuditError
 from builder.audit.installed import read_folder
-from builder.audit.wheel import read_wheel
+from builder.audit.package_archives import read_conda, read_wheel
 
 CUDA = elf(needed=["libcudart.so.12"], sections={".nv_fatbin": fatbin(("cubin", 90, "", ""))})
 INDEX = b'{"name": "pytorch", "version": "2.5.1", "build": "cuda126_0"}'
@@ -104,7 +103,7 @@ def test_a_member_that_is_damaged_is_named(tmp_path: Path) -> None:
 
 
 def test_conda_packages_unpack_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builder.audit.conda_package.ROOM", 1 << 20)
+    monkeypatch.setattr("builder.audit.package_archives.ROOM", 1 << 20)
     path = tmp_path / "a-1-0.conda"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("pkg-a-1-0.tar.zst", compressed(tar({"a.so": b"\x7fELF" + bytes(64 << 20)})))

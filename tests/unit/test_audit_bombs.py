@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from support.made_elf import BUNDLE, bundle, compressed, elf, fatbin, packed
@@ -13,6 +14,14 @@ from builder.audit.binary import read_binary
 from builder.audit.content import Memory
 
 MANY = 2 << 20
+
+
+@pytest.fixture(autouse=True)
+def within_seconds() -> Iterator[None]:
+    """Of the processor's time: the cores may be busy with other work."""
+    started = time.process_time()
+    yield
+    assert time.process_time() - started < 10
 
 
 def overlapping() -> bytes:
@@ -45,8 +54,8 @@ CASES: dict[str, tuple[Callable[[], bytes], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("case", list(CASES))
-@pytest.mark.timeout(20)
 def test_endless_work_is_refused(case: str) -> None:
     make, reason = CASES[case]
     found = read_binary("x.so", Memory(make()))
@@ -54,7 +63,6 @@ def test_endless_work_is_refused(case: str) -> None:
     assert reason in found.fault
 
 
-@pytest.mark.timeout(20)
 def test_what_unpacks_to_much_is_read_at_its_beginning() -> None:
     code = packed(bundle("gfx90a") + bytes(8 << 20), version=2, zstd=True)
     images = dict.fromkeys((f"{SYCL}{row}" for row in range(20)), compressed(b"!<arch>\n" + bytes(32 << 20)) * 20)
@@ -63,7 +71,6 @@ def test_what_unpacks_to_much_is_read_at_its_beginning() -> None:
     assert ({str(one) for one in found.code}, found.fault) == ({"gfx90a", "intel_gpu"}, "")
 
 
-@pytest.mark.timeout(20)
 def test_a_sound_file_with_many_small_bundles_is_no_bomb() -> None:
     """A library of ROCm has hundreds, packed to some kilobytes each."""
     targets = ("gfx90a", "gfx942", "gfx1100")
@@ -73,7 +80,6 @@ def test_a_sound_file_with_many_small_bundles_is_no_bomb() -> None:
     assert ({str(one) for one in found.code}, found.fault) == (set(targets), "")
 
 
-@pytest.mark.timeout(20)
 def test_names_that_nearly_are_runtimes() -> None:
     found = read_binary("x.so", Memory(elf(sections={".rodata": b"lib" * MANY + b"\0libcuda.so.1\0"})))
     assert found is not None

@@ -13,9 +13,9 @@ from support.rows import rows
 
 from builder.audit.binary import Binary, read_binary
 from builder.audit.content import Memory
-from builder.audit.runtimes import find_runtime
+from builder.audit.vendor_rules import find_runtime
+from builder.cli.inspect_gpu import read_inventory
 from builder.cli.main import run
-from builder.inspect.gpu import read_inventory
 
 
 def read(content: bytes, path: str = "x.so") -> Binary:

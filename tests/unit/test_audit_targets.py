@@ -6,7 +6,7 @@ from support.rows import rows
 
 from builder.audit.device_code import Code, Kind
 from builder.audit.gpu_verdict import can_install_tag, can_load_module
-from builder.audit.targets import can_run, find_newest_ptx
+from builder.audit.vendor_rules import can_run, find_newest_ptx
 
 ROWS: list[tuple[Kind, str, str, bool]] = [
     ("cubin", "sm_80", "sm_80", True), ("cubin", "sm_80", "sm_86", True), ("cubin", "sm_86", "sm_80", False),

@@ -11,9 +11,9 @@ from support.rows import rows
 
 from builder.audit.gpu_verdict import Machine, Verdict, judge
 from builder.audit.installed import read_folder
-from builder.audit.wheel import read_wheel
+from builder.audit.package_archives import read_wheel
 from builder.parse.site import load_site
-from builder.resolve.gpu_machine import make_machine
+from builder.resolve.driver import make_machine
 
 H100 = Machine(vendor="nvidia", targets=("sm_90",), majors=(11, 12), cuda="12.2", glibc="2.35", python="3.12")
 MI250 = Machine(vendor="amd", targets=("gfx90a",), majors=(6, 7), glibc="2.39", python="3.12")
@@ -152,7 +152,7 @@ def test_the_images_own_python_and_glibc_count(tmp_path: Path) -> None:
 @rows(
     ("site", "vendor", "targets", "majors", "cuda_native"),
     [
-        ("mn5", "nvidia", ("sm_90",), (11, 12), "12.2"), ("lumi-g", "amd", ("gfx90a",), (6, 7), ""),
+        ("mn5", "nvidia", ("sm_90",), (11, 12, 13), "12.2"), ("lumi-g", "amd", ("gfx90a",), (6, 7), ""),
         ("dawn", "intel", ("pvc",), (), ""), ("lumi-c", "cpu", (), (), ""),
     ],
 )  # fmt: skip

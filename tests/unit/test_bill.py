@@ -15,15 +15,21 @@ from support.rows import rows
 from test_contents import sif
 
 from builder.cli.inputs import find_sites_folder, make_context
+from builder.compile.compile import compile_plan
 from builder.execute.image_scan import SbomTask, _write
-from builder.inspect.attestations import find_foreign_attestation, make_provenance, write_attestations
-from builder.inspect.sbom import make_purl, make_sbom
+from builder.inspect.attestations import (
+    find_foreign_attestation,
+    make_provenance,
+    make_purl,
+    make_sbom,
+    write_attestations,
+)
 from builder.model.contents import InstalledPackage
 from builder.model.recipe import Recipe
 from builder.model.report import Report
 from builder.model.site import Site
-from builder.pipeline.plans import load, make_plan
-from builder.sif.digest import hash_file
+from builder.pipeline.resolution import load, resolve_recipe
+from builder.sif.bounded import hash_file
 from builder.sif.sif import read_sif
 
 
@@ -108,7 +114,7 @@ def test_papers_of_an_image(tmp_path: Path) -> None:
     env.parent.mkdir()
     env.write_text("name: x\ndependencies:\n  - pip: [six==1.16.0]\n")
     words = {"account": "", "torch_index": "", "driver": "", "backend": "", "base": str(env.parent / "base.sif")}
-    plan = make_plan(*_inputs("local", env), context=make_context(**words))
+    plan = compile_plan(resolve_recipe(*_inputs("local", env), context=make_context(**words)))
     image = tmp_path / "x.sif"
     report = Report(
         target=plan.target, status="passed", image=str(image), steps=(), image_sha256="e" * 64,

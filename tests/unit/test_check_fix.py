@@ -133,7 +133,7 @@ SLIPS = "name: x\ndependencies:\n  - python=3.12\n  - pip:\n    - torch=2.8.0\n 
 def test_faults_behind_a_fault_are_corrected_too(sites: list[str], env: Path, capsys: Capture) -> None:
     env.write_text(SLIPS)
     assert run(["check", "--fix", "--diff", *sites, str(env)]) == 0
-    assert "3 lines could be corrected" in capsys.readouterr().err
+    assert "3 lines can be corrected: `recipe check" in capsys.readouterr().err
     assert run(["check", "--fix", *sites, str(env)]) == 0
     assert "3 lines corrected" in capsys.readouterr().err
     assert "torch==2.8.0\n    - scikit-learn\n    - opencv-python\n" in env.read_text()
@@ -413,3 +413,50 @@ def test_an_import_name_is_reported_for_conda_as_for_pip(env: Path, capsys: pyte
     assert run(["check", "local", str(env)]) == 0
     err = capsys.readouterr().err
     assert [line.split()[-1] for line in err.splitlines() if line.startswith("  fix: write ")] == list(names.values())
+
+
+@rows(
+    ("line", "after"),
+    [
+        ("- {pandas: 2.2}", "- pandas=2.2"),
+        ("- { pandas: 2.2 }  # pinned", "- pandas=2.2  # pinned"),
+        ("- {pandas: 2.2, numpy: 1.0}", None),
+    ],
+)
+def test_a_key_in_braces_loses_its_braces(line: str, after: str | None) -> None:
+    edit = Edit(file="x.yml", line=1, old="pandas: 2.2", new="pandas=2.2")
+    assert apply_edits(f"{line}\n", [edit]) == ((f"{line}\n", 0) if after is None else (f"{after}\n", 1))
+
+
+@rows(
+    ("before", "after"),
+    [
+        ("  - pyhton=3.11\n  - pip\n", "  - python=3.11\n  - pip\n"),
+        ("  - pythn>=3.10\n", "  - python>=3.10\n"),
+        ("  - conda-forge::pyton\n", "  - conda-forge::python\n"),
+        ("  - pyhton=3.11\n  - python=3.12\n", None),  # two lines of it
+        ("  - pyhton=3.11\n  - pyton=3.12\n", None),  # corrected, conda would refuse both
+        ("  - torch\n  - pytorch=2.5\n", "  - pytorch=2.5\n"),
+        ("  - pytorch=2.5\n  - torch=2.5\n", "  - pytorch=2.5\n"),
+        ("  - pytorch=2.5\n  - torch=2.4\n", None),
+        ("\t- six=1.16\n  # a comment\n\t- pip:\n\t\t- rich==13.7\n",
+         "  - six=1.16\n  # a comment\n  - pip:\n    - rich==13.7\n"),
+        ("\t- six=1.16\n  - rich=13.7\n", None),
+    ],
+)  # fmt: skip
+def test_a_corrected_file_can_be_read(env: Path, capsys: Capture, before: str, after: str | None) -> None:
+    head = "name: x\ndependencies:\n"
+    env.write_text(head + before)
+    run(["check", "--fix", "local", str(env)])
+    capsys.readouterr()
+    assert env.read_text() == head + (before if after is None else after)
+
+
+@pytest.mark.parametrize("name", ["pyton", "pythn>=3.10", "pyhton==3.11"])
+def test_a_misspelt_python_of_pip_is_a_warning(name: str, tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text(f"{name}\nsix==1.16\n")
+    assert run(["check", "local", str(file)]) == 0
+    told = capsys.readouterr().err
+    assert "warning[name-near]" in told
+    assert "in an environment.yml write '- python" in told

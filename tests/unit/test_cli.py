@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from support.codes import without_codes
 from support.rows import rows
-from support.small_images import SIF
+from support.small_images import BASE, SIF
 
 from builder import __version__
 from builder.cli.main import COMMANDS, run
@@ -291,16 +291,25 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(recipe: Call, recipe
     assert left(tmp_path) == []
 
 
+def test_a_dry_run_prints_the_plan_of_another_machine(recipe: Call, recipes: Path, tmp_path: Path) -> None:
+    """What this one lacks is an error after it."""
+    answer = recipe("build", "lumi-g", recipes / "mnist.yml", "-n", "--account", "project_465000001")
+    assert answer.code == 4
+    assert "  step 1      bash 1-build-image.sh" in answer.out
+    assert "error[not-this-site]" in answer.err
+    assert left(tmp_path) == []
+
+
 def test_quiet_leaves_the_notes_out(recipe: Call, recipes: Path) -> None:
     assert recipe("build", "local", recipes / "mnist-local.yml", "-n", "-q").err == ""
 
 
 def test_an_output_that_exists_is_kept(recipe: Call, mnist: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.sif").write_text("precious")
+    (tmp_path / "mine.sif").write_bytes(BASE)
     answer = recipe("build", "local", mnist, "-o", "mine.sif")
     assert (answer.code, answer.out) == (2, "")
     assert without_codes(answer.err).startswith(f"error: the output '{tmp_path}/mine.sif' exists\n  fix: give --force")
-    assert (tmp_path / "mine.sif").read_text() == "precious"
+    assert (tmp_path / "mine.sif").read_bytes() == BASE
     assert left(tmp_path) == ["mine.sif"]
 
 
@@ -435,7 +444,7 @@ def test_a_plan_has_the_script_of_the_shape_that_is_asked_for(
 
 CANNOT = (
     "with the backend 'cotainr' packages are downloaded inside the engine, while it builds\n"
-    "  fix: choose --backend layers where the site has it, or build where there is a network and copy the image\n"
+    "  fix: choose --backend layers, or build where there is a network and copy the image\n"
 )
 OFFLINE = "error: no server is to be asked (--offline, RECIPE_OFFLINE), and "
 REPRODUCE = (
@@ -494,4 +503,5 @@ def test_a_file_without_rights_has_a_fix(recipe: Call, words: tuple[str, ...], t
     (tmp_path / "noperm.txt").touch(mode=0)
     answer = recipe(*words, "noperm.txt")
     assert answer.code == 2
-    assert "fix: `chmod u+r noperm.txt` where it is your own, else ask its owner" in answer.err
+    assert "error[path-refused]: 'noperm.txt' may not be read" in answer.err
+    assert "fix: it is your own: `chmod u+r noperm.txt`" in answer.err

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from support.matrix import Case, cases, compiled, everything, outcome, plans, recipes, text_of
+from support.matrix import Case, cases, compiled, everything, outcome, plans, recipes, target_plan, text_of
 from support.rows import rows
 
 from builder.compile.step_scripts import make_batch_header, make_step_job
@@ -87,6 +87,17 @@ def test_every_step_can_be_run() -> None:
         assert len(set(names)) == len(names), case.name
         assert plan.steps[-1].kind == "smoke", case.name
         assert any(plan.image in step.produces or plan.image_kind == "folder" for step in plan.steps), case.name
+
+
+def test_a_step_asks_for_the_planned_torch_where_one_is_planned() -> None:
+    """Without one it looks for a torch that a package has brought."""
+    said = {
+        ("torch" in plan.expect, "planned torch" in step.why)
+        for _, plan in plans()
+        for step in plan.steps
+        if step.kind == "verify"
+    }
+    assert said == {(True, True), (False, False)}
 
 
 def test_every_plan_checks_torch_without_a_smoke_test() -> None:
@@ -213,4 +224,12 @@ def test_an_unknown_backend_is_refused_with_those_of_the_site() -> None:
     with pytest.raises(ConfigError) as caught:
         resolve(recipes()["mnist"][0], load_site("lumi-g"), context=Context(backend="dockr"))
     assert caught.value.findings[0].message == "the site 'lumi-g' has no backend 'dockr'"
-    assert caught.value.findings[0].fix == "its backends: cotainr, layers, tykky"
+    assert caught.value.findings[0].fix == "its backends: apptainer, cotainr, layers, tykky"
+
+
+def test_docker_runs_the_image_before_it_is_saved() -> None:
+    plan = target_plan(recipes()["finetune"][0], site="mn5", backend="docker")
+    text = next(file.text for file in plan.files if file.path == "1-build-image.sh")
+    run = text.index("docker run")
+    assert text.index("docker build") < run < text.index("docker save")
+    assert "--network=none" in text[run : text.index("docker save")]

@@ -8,6 +8,7 @@ from support.rows import rows
 from builder.model.finding import ConfigError, Location
 from builder.model.recipe import CondaSpec
 from builder.parse.matchspec import check_channel, parse_conda_spec
+from builder.parse.python_versions import check_python
 
 AT = Location(file="environment.yml", line=7, key="dependencies[0]")
 URL = "https://conda.anaconda.org/conda-forge/linux-64/numpy-1.26.4-py312heda63a1_0.conda"
@@ -131,3 +132,23 @@ def test_channels(channel: str) -> None:
 def test_channels_refused(channel: str) -> None:
     with pytest.raises(ConfigError):
         check_channel(channel, at=AT)
+
+
+@rows(
+    "written",
+    [
+        "=3.15",
+        "=3.16",
+        ">=3.10,<4",
+        ">=3.10,<3.99",
+        "=3.*",
+        ">=3.9,!=3.9.7",
+        "<=3.11.99",
+        ">=2.7,<3",
+        ">3.12,<3.13",
+        "~=3.11",
+        "=3.12|=3.13",
+    ],
+)
+def test_a_python_that_exists_is_taken(written: str) -> None:
+    check_python(parse(f"python{written}"), at=AT)

@@ -288,8 +288,14 @@ def test_a_part_that_cannot_be_read_is_a_warning(tmp_path: Path, capsys: pytest.
     whole, part, none = (str(tmp_path / name) for name in ("whole.tar", "part.tar", "none.tar"))
     assert run(["inspect", part]) == 0
     assert "warning[image-unreadable]" in capsys.readouterr().err
-    assert run(["diff", whole, part]) == 0
-    assert "the layer 'b.tar' is missing" in capsys.readouterr().err
+    assert run(["diff", whole, part]) == 2
+    err = capsys.readouterr().err
+    assert "the layer 'b.tar' is missing" in err
+    assert "it is not known whether they are the same" in err
+    assert run(["diff", part, whole, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["same"] is None
+    assert run(["diff", whole, whole]) == 0
+    assert capsys.readouterr().err == "no difference\n"
     assert run(["diff", whole, none]) == 1
     assert "not all of 'none.tar' could be read" in capsys.readouterr().err
     assert run(["inspect", whole]) == 0

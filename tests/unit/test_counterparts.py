@@ -20,6 +20,7 @@ from builder.parse.site import load_site
 from builder.resolve.resolve import resolve
 
 ROCM_7 = next(image.reference for image in load_site("lumi-g").base_images if image.rocm == "7.0")
+NGC = "docker://nvcr.io/nvidia/pytorch:25.06-py3"
 Resolve = Callable[..., Target]
 
 
@@ -47,13 +48,17 @@ REPLACED = [
     # site, base image, Python, asked, became, level
     ("lumi-g", "", "3.12", "jax[cuda12]==0.5.0", "jax[rocm]==0.5.0", "warning"),
     ("frontier", "", "3.11", "jax[cuda12,k8s]==0.5.0", "jax[k8s,rocm]==0.5.0", "warning"),
-    ("lumi-g", ROCM_7, "3.12", "jax[cuda13]>=0.9", "jax[rocm]==0.9.0", "warning"),
+    ("lumi-g", ROCM_7, "3.12", "jax[cuda13]>=0.9,<0.9.2", "jax[rocm]==0.9.1", "warning"),
+    ("lumi-g", ROCM_7, "3.11", "jax[cuda13]>=0.9", "jax[rocm7-local]==0.10.2", "warning"),
     ("lumi-g", ROCM_7, "3.12", "jax[cuda12]>=0.10", "jax[rocm7-local]==0.12.0", "warning"),
     ("lumi-g", ROCM_7, "3.12", "cupy-cuda12x==14.1.0", "cupy-rocm-7-0==14.1.0", "note"),
     ("lumi-g", ROCM_7, "3.12", "cupy-cuda12x>=13,<14.1", "cupy-rocm-7-0==14.0.1", "note"),
     ("lumi-g", ROCM_7, "3.12", "cupy-cuda11x", "cupy-rocm-7-0==14.2.0", "note"),
-    ("mn5", "", "3.12", "cupy-rocm-7-0==14.1.0", "cupy-cuda12x==14.1.0", "note"),
+    ("mn5", "", "3.12", "cupy-rocm-7-0==14.1.0", "cupy-cuda12x[ctk]==14.1.0", "note"),
     ("mn5", "", "3.12", "jax[rocm]==0.6.2", "jax[cuda12]==0.6.2", "note"),
+    ("mn5", "", "3.12", "cupy>=14.1", "cupy-cuda12x[ctk]>=14.1", "note"),
+    ("mn5", NGC, "3.12", "cupy==13.6.0", "cupy-cuda12x==13.6.0", "note"),
+    ("lumi-g", ROCM_7, "3.12", "cupy", "cupy-rocm-7-0==14.2.0", "note"),
     ("local", "", "3.12", "jax[rocm]==0.6.2", "jax==0.6.2", "note"),
     ("local", "", "3.12", "onnxruntime-gpu>=1.20", "onnxruntime>=1.20", "note"),
     ("local", "", "3.12", "onnxruntime-migraphx==1.24.4", "onnxruntime==1.24.4", "note"),
@@ -170,8 +175,9 @@ def test_cotainr_is_told_as_well(target: Resolve) -> None:
 @rows(
     ("site", "driver", "doubt"),
     [
-        ("lumi-g", "6.4", "the driver 6.4 are not certain: the ROCm it serves: older than 6.3"),
-        ("lumi-g", "30.10", "the ROCm it serves: 7.2 and newer"),
+        ("lumi-g", "30.20", "the driver 30.20 are not certain: the ROCm it serves: older than 7.1"),
+        ("lumi-g", "6.4", ""),
+        ("lumi-g", "30.10", ""),
         ("frontier", "6.14.14", "the driver 6.14.14 are not certain: which ROCm brought it: rocm_kmd"),
         ("lumi-g", "6.3", ""),
         ("lumi-g", "30.30", ""),
@@ -188,9 +194,9 @@ def test_an_uncertain_driver_is_said(target: Resolve, site: str, driver: str, do
 
 def test_an_uncertain_driver_is_said_with_the_refusal(target: Resolve) -> None:
     with pytest.raises(BuilderError) as caught:
-        target("lumi-g", "torch==2.8.0", driver="30.20")
+        target("lumi-g", "torch==2.8.0", driver="31.30")
     assert [finding.code for finding in caught.value.findings] == ["torch-build", "table-unsure"]
 
 
 def test_without_torch_no_driver_decides(target: Resolve) -> None:
-    assert said(target("lumi-g", "six==1.16.0", driver="6.4").findings, "table-unsure") == []
+    assert said(target("lumi-g", "six==1.16.0", driver="30.20").findings, "table-unsure") == []

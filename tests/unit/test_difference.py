@@ -97,7 +97,8 @@ def test_two_images_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     one = archive(tmp_path / "a.tar", "six-1.16.0", "old-1", "Same_Name-1.0")
     two = archive(tmp_path / "b.tar", "six-1.17.0", "new-2", "same.name-1.0")
     assert run(["diff", str(one), str(one)]) == 0
-    assert capsys.readouterr().out == ""
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "no difference\n")
     assert run(["diff", str(one), str(two)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "+  pip  new  2", "-  pip  old  1", "~  pip  six  1.16.0 -> 1.17.0",

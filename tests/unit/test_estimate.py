@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from support.matrix import recipes
 
-from builder.compile.backend_plan import estimate_size_gib
-from builder.compile.step_scripts import estimate_memory_gib, estimate_minutes, fit_job
+from builder.compile.step_scripts import estimate_memory_gib, estimate_minutes, estimate_size_gib, fit_job
 from builder.model.target import Context, Target
 from builder.parse.site import load_site
 from builder.resolve.resolve import resolve

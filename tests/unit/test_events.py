@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.sif.events import LIMIT, VARIABLE, Meter, report
-from builder.system.event_reader import LINE, make_events_file, open_events, open_events_below
+from builder.sif.errors import LIMIT, VARIABLE, Meter, report
+from builder.system.step_output import LINE, make_events_file, open_events, open_events_below
 
 
 @pytest.fixture

@@ -50,6 +50,7 @@ def test_json_has_the_level_the_title_and_the_page(capsys: Capture) -> None:
     ("word", "fix"),
     [
         ("torch-bild", "did you mean `recipe explain torch-build`"),
+        ("mpi", "`recipe explain mpi-launcher` or `recipe explain mpi-missing` or `recipe explain mpi-own` or `recipe"),
         ("glib", "did you mean `recipe explain glibc`"),
         ("qqqq", "copy the word in brackets of a finding: error[torch-build]"),
         ("../README", "copy the word in brackets"),
@@ -69,6 +70,10 @@ def test_the_class_of_a_code_is_printed(code: str, capsys: Capture) -> None:
     assert run(["explain", code]) == 0
     out, err = capsys.readouterr()
     assert (out.splitlines()[:3], err) == ([code, "", find_class(code)], "")
+
+
+@rows("code", {find_class(code): code for code in list_classed_codes()}.values())
+def test_json_has_the_class_of_a_code_without_a_page(code: str, capsys: Capture) -> None:
     assert run(["explain", code, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["code"], found["level"], found["title"]) == (code, None, find_class(code))

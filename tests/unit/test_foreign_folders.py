@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 
 import pytest
-from support.file_trees import image_of
 from support.rows import rows
+from support.small_images import BASE
 
 from builder.cli.main import run
 from builder.execute.folder_lock import lock_folder
@@ -23,12 +23,12 @@ from builder.model.finding import ConfigError
 from builder.sif.errors import LayeringError
 from builder.sif.pack import escape_path
 from builder.system.files import name_draft, write_atomic
-from builder.system.log import StepLog
+from builder.system.step_output import StepLog
 
 
 def plan_in(folder: Path, base: str, *words: str) -> tuple[int, str]:
     folder.mkdir(parents=True)
-    image_of(folder / "b.sif", Path(__file__))  # it is opened, and its file system is left to engines
+    (folder / "b.sif").write_bytes(BASE)  # it is opened, and its file system is left to engines
     (folder / "e.yml").write_text(f"name: own\ndependencies: []\ncontainer: {{base: {base}}}\n")
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

@@ -1,7 +1,9 @@
 """Every site, backend and recipe of the matrix gives the plan in tests/golden, to the byte.
 
-Whole folders are kept of one recipe for each site and backend. `decisions.txt` is the table of all other targets: what
-was decided, and the digest of each file. `make golden` rewrites both; what has changed is then read as a diff.
+Whole folders are kept of one recipe for each site and backend; a file that is the same in all of them is kept once, in
+`common/`, and one that is the same in all folders of a site in `common.SITE/`. `decisions.txt` is the table of the
+other targets: what was decided, and the digest of each file; of a whole folder it says which files are kept elsewhere.
+`make golden` rewrites all of it; what has changed is then read as a diff.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import hashlib
 import json
 import re
 import shutil
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -19,7 +22,8 @@ import pytest
 from support.matrix import Case, cases, outcome, plans, recipes, shown
 from support.rows import rows
 
-from builder.compile.render import read_template
+from builder.compile import render
+from builder.compile.wrap_plans import RELOCATE
 from builder.model.finding import select_errors
 from builder.model.plan import Plan, to_json
 
@@ -37,18 +41,38 @@ VERBATIM = {
     "image/times.py": "times.py",
     "image/verify.py": "verify.py",
 }
-# The same in every plan of a site and backend; job scripts hold the suite, which a recipe chooses.
-BY_SITE = (".dockerignore", "image/protected.txt", "run/job.sh", "run/rank.sh")
+# The same in every plan of a site and backend, so not in the table; job scripts hold the suite, which a recipe chooses.
+BY_SITE = (".dockerignore", "run/job.sh", "run/rank.sh")
+PROTECTED = "image/protected.txt"  # The same in every plan that has it; no whole folder does.
 RECORDS = ("recipe.json", "image/recipe.json")  # all of it is in plan.json too
-# The recipe whose folders are kept whole; these backends refuse it.
-WHOLE = "full"
-WHOLE_OF = {"cotainr": "mnist", "tykky": "mnist"}
+FIRST_SITES = ("dawn", "frontier", "local", "lumi-c", "lumi-g", "mn5", "mn5-gpp")
+# The recipe whose folders are kept whole, and that for targets which refuse it.
+WHOLE, WHOLE_OTHER = "full", "mnist"
+# A site and backend without a whole folder: its scripts are those of another site, its run/ is that of this backend.
+WITHOUT = {("lumi-c", "apptainer"): "cotainr"}
 DIFF_LINES = 60
 
 
 def whole(case: Case) -> Case:
     """The target of the same site and backend whose folder is kept whole."""
-    return Case(stem=WHOLE_OF.get(case.backend, WHOLE), site=case.site, backend=case.backend)
+    backend = WITHOUT.get((case.site, case.backend), case.backend)
+    found = Case(stem=WHOLE, site=case.site, backend=backend)
+    return found if isinstance(outcome(found), Plan) else replace(found, stem=WHOLE_OTHER)
+
+
+def is_whole(case: Case) -> bool:
+    """Whether the folder is kept: of the first sites each backend has one, of the others the default backend."""
+    return case == whole(case) and (case.site in FIRST_SITES or case.backend == default_backend(case.site))
+
+
+@cache
+def default_backend(site: str) -> str:
+    return next(case.backend for case in cases() if case.site == site)
+
+
+@cache
+def whole_cases() -> tuple[Case, ...]:
+    return tuple(case for case in cases() if is_whole(case))
 
 
 @cache
@@ -57,15 +81,32 @@ def texts_of(case: Case) -> dict[str, str]:
     plan = outcome(case)
     if not isinstance(plan, Plan):
         return {}
-    skipped = {*VERBATIM, *RECORDS, *BY_SITE}
+    skipped = {*VERBATIM, *RECORDS}
     return {"plan.json": _plan_json(plan)} | {file.path: file.text for file in plan.files if file.path not in skipped}
 
 
-def of_the_site(case: Case) -> dict[str, str]:
-    """Path below tests/golden -> text, of what all plans of a site and backend share."""
-    found = outcome(case)
-    files = found.files if isinstance(found, Plan) else ()
-    return {f"site.{case.site}.{case.backend}/{file.path}": file.text for file in files if file.path in BY_SITE}
+@cache
+def places(case: Case) -> dict[str, str]:
+    """Path in the plan folder of a whole target -> the folder of tests/golden that keeps its text."""
+    found = {}
+    for path in texts_of(case):
+        having = [other for other in whole_cases() if path in texts_of(other)]
+        of_the_site = [other for other in having if other.site == case.site]
+        found[path] = case.name
+        for folder, others in ((f"common.{case.site}", of_the_site), ("common", having)):
+            if len(others) > 1 and len({texts_of(other)[path] for other in others}) == 1:
+                found[path] = folder
+    return found
+
+
+@cache
+def golden_files() -> dict[str, str]:
+    """Path below tests/golden -> text, of all but the table."""
+    files = {
+        f"{folder}/{path}": texts_of(case)[path] for case in whole_cases() for path, folder in places(case).items()
+    }
+    protected = next(texts_of(case)[PROTECTED] for case in cases() if PROTECTED in texts_of(case))
+    return files | {f"common/{PROTECTED}": protected}
 
 
 def _plan_json(plan: Plan) -> str:
@@ -80,6 +121,11 @@ def _plan_json(plan: Plan) -> str:
 
 def decisions(case: Case) -> str:
     """The part of the table that is about one target: a heading, what was decided, a digest of each file."""
+    if is_whole(case):
+        elsewhere = [
+            f"file     {folder}/{path}" for path, folder in sorted(places(case).items()) if folder != case.name
+        ]
+        return "\n".join([f"=== {case.name}", "whole", *elsewhere]) + "\n"
     found = outcome(case)
     if not isinstance(found, Plan):
         return f"=== {case.name}\nrefused\n{shown(found)}"
@@ -87,15 +133,16 @@ def decisions(case: Case) -> str:
     lines += [f"package  {package.asked}  ->  {package.became}  ({package.why})" for package in found.packages]
     lines += [f"step     {step.name}: {step.why}" for step in found.steps]
     lines += shown(found.findings).splitlines()
-    texts = sorted(texts_of(case).items())
+    texts = [item for item in sorted(texts_of(case).items()) if not _is_of_the_site(case, path=item[0])]
     lines += [f"file     {path}  {hashlib.sha256(text.encode()).hexdigest()[:16]}" for path, text in texts]
     return "\n".join(lines) + "\n"
 
 
-def expected(case: Case) -> dict[str, str]:
-    """What tests/golden holds of one target as files."""
-    own = {f"{case.name}/{path}": text for path, text in texts_of(case).items()} if case == whole(case) else {}
-    return own | of_the_site(case)
+def _is_of_the_site(case: Case, *, path: str) -> bool:
+    """Whether a file is the same in the whole folder of the site, which keeps its text."""
+    if path == PROTECTED:
+        return True
+    return path in BY_SITE and is_whole(whole(case)) and texts_of(case)[path] == texts_of(whole(case)).get(path)
 
 
 def table() -> dict[str, str]:
@@ -116,11 +163,11 @@ def difference(case: Case, stored: str) -> str:
     changed = sorted({line.split()[1] for line in lines if re.match(r"[+-]file ", line)})
     lines += ["", f"changed files: {', '.join(changed) or 'none'}"]
     for path in changed:
-        folder = GOLDEN / whole(case).name
-        kept = folder / path.replace(image_of(case), image_of(whole(case)))
-        before = kept.read_bytes().decode() if kept.is_file() else ""
+        kept = path.replace(image_of(case), image_of(whole(case)))
+        stored_at = GOLDEN / places(whole(case)).get(kept, whole(case).name) / kept  # not there where none is kept
+        before = stored_at.read_bytes().decode() if stored_at.is_file() else ""
         before = before.replace(image_of(whole(case)), image_of(case))
-        names = f"{folder.name}/{kept.relative_to(folder)}", f"{case.name}/{path}"
+        names = f"{stored_at.relative_to(GOLDEN)}", f"{case.name}/{path}"
         texts = before.splitlines(), texts_of(case).get(path, "").splitlines()
         lines += ["", *islice(difflib.unified_diff(*texts, *names, lineterm="", n=0), DIFF_LINES)]
     return "\n".join(lines)
@@ -137,53 +184,87 @@ def _update(request: pytest.FixtureRequest) -> None:
     if not request.config.getoption("--update-golden", default=False):
         return
     shutil.rmtree(GOLDEN, ignore_errors=True)
-    for case in cases():
-        for name, text in expected(case).items():
-            path = GOLDEN / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="")
-    parts = [decisions(case) for case in cases() if case != whole(case)]
+    for name, text in golden_files().items():
+        path = GOLDEN / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+    parts = [decisions(case) for case in cases()]
     (GOLDEN / DECISIONS).write_text("\n".join(parts), encoding="utf-8", newline="")
+
+
+@rows("case", whole_cases(), ids=lambda case: case.name)
+def test_a_whole_folder_is_the_golden_one(case: Case) -> None:
+    assert isinstance(outcome(case), Plan)
+    for path, folder in places(case).items():
+        stored = GOLDEN / folder / path
+        assert stored.is_file(), f"new file {folder}/{path}: `make golden`"
+        assert texts_of(case)[path] == stored.read_bytes().decode(), f"{folder}/{path}"
 
 
 @rows("case", cases(), ids=lambda case: case.name)
 def test_plan_is_the_golden_one(case: Case) -> None:
-    texts = expected(case)
-    for name, text in texts.items():
-        assert (GOLDEN / name).is_file(), f"new file {name}: `make golden`"
-        assert text == (GOLDEN / name).read_bytes().decode(), name
-    if case == whole(case):
-        assert isinstance(outcome(case), Plan)
-        there = {str(path.relative_to(GOLDEN)) for path in (GOLDEN / case.name).rglob("*") if path.is_file()}
-        assert there == {name for name in texts if name.startswith(f"{case.name}/")}
-    else:
-        stored = table().get(case.name, "").rstrip("\n") + "\n"
-        if decisions(case) != stored:
-            pytest.fail(f"{case.name} is not what decisions.txt says\n{difference(case, stored)}", pytrace=False)
+    stored = table().get(case.name, "").rstrip("\n") + "\n"
+    if decisions(case) != stored:
+        pytest.fail(f"{case.name} is not what decisions.txt says\n{difference(case, stored)}", pytrace=False)
+    if PROTECTED in texts_of(case):
+        assert texts_of(case)[PROTECTED] == golden_files()[f"common/{PROTECTED}"]
 
 
 def test_a_changed_digest_names_the_file_and_its_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = next(case for case in cases() if case.name == "climate.dawn.apptainer")
-    shutil.copytree(GOLDEN / "full.dawn.apptainer", tmp_path / "full.dawn.apptainer")
+    shutil.copytree(GOLDEN / "common.dawn", tmp_path / "common.dawn")
     monkeypatch.setattr(f"{__name__}.GOLDEN", tmp_path)
-    script = tmp_path / "full.dawn.apptainer" / "run" / "container.sh"
+    script = tmp_path / "common.dawn" / "run" / "container.sh"
     script.write_text(script.read_text() + "the line of an earlier version\n")
     stored = re.sub(r"(file +run/container\.sh +)\S.*", r"\g<1>0123456789abcdef", decisions(case))
     told = difference(case, stored.replace("(conda)", "(pip)", 1))
     assert "-package  numpy  ->  numpy  (pip)\n+package  numpy  ->  numpy  (conda)\n" in told
     assert "-file     run/container.sh  0123456789abcdef\n+file     run/container.sh  " in told
     assert "\nchanged files: run/container.sh\n" in told
-    assert "--- full.dawn.apptainer/run/container.sh\n+++ climate.dawn.apptainer/run/container.sh\n@@" in told
+    assert "--- common.dawn/run/container.sh\n+++ climate.dawn.apptainer/run/container.sh\n@@" in told
     assert told.endswith("\n-the line of an earlier version")
 
 
+@pytest.mark.property
+def test_each_line_of_a_template_is_in_a_whole_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    templates = tmp_path / "templates"
+    shutil.copytree(render.TEMPLATES, templates, ignore=shutil.ignore_patterns("__pycache__"))
+    before = {case: texts_of(case) for case in whole_cases()}
+    request.addfinalizer(_forget)
+    monkeypatch.setattr(render, "TEMPLATES", templates)
+    unseen = []
+    for template in sorted(templates.iterdir()):
+        if template.name in {*VERBATIM.values(), RELOCATE} or template.name.startswith("report."):
+            continue  # no files of the plans of builds, or programs that tests of their own run
+        lines = template.read_text(encoding="utf-8").splitlines(keepends=True)
+        for number, line in enumerate(lines):
+            if not line.strip() or "{%" in line or "{#" in line:
+                continue
+            changed = [*lines[:number], line.rstrip("\n") + " changed\n", *lines[number + 1 :]]
+            template.write_text("".join(changed), encoding="utf-8")
+            if not _differs(before):
+                unseen.append(f"{template.name}:{number + 1}: {line.rstrip()}")
+        template.write_text("".join(lines), encoding="utf-8")
+    assert not unseen, "\n".join(unseen)
+
+
+def _differs(before: dict[Case, dict[str, str]]) -> bool:
+    _forget()
+    return any(texts_of(case) != texts for case, texts in before.items())
+
+
+def _forget() -> None:
+    for function in (outcome, texts_of, render.read_template, render._make_environment):
+        function.cache_clear()
+
+
 def test_nothing_else_is_golden() -> None:
-    kept = {case for case in cases() if case == whole(case)}
-    names = {case.name for case in kept} | {f"site.{case.site}.{case.backend}" for case in cases()}
     files = [path for path in GOLDEN.rglob("*") if path.is_file()]
-    assert {path.relative_to(GOLDEN).parts[0] for path in files} <= names | {DECISIONS}
-    assert list(table()) == [case.name for case in cases() if case not in kept]
-    assert len(files) < 350
+    assert {str(path.relative_to(GOLDEN)) for path in files} == {*golden_files(), DECISIONS}
+    assert list(table()) == [case.name for case in cases()]
+    assert len(files) < 380
     root = str(Path(__file__).parents[2])
     assert not [path for path in files if root in path.read_text(encoding="utf-8")]
 
@@ -192,7 +273,7 @@ def test_files_that_are_not_stored_are_stored_elsewhere() -> None:
     for case, plan in plans():
         texts = {file.path: file.text for file in plan.files}
         for path in texts.keys() & VERBATIM.keys():
-            assert texts[path] == read_template(VERBATIM[path]), (case.name, path)
+            assert texts[path] == render.read_template(VERBATIM[path]), (case.name, path)
         record = json.loads(texts["recipe.json"])
         assert texts.get("image/recipe.json") in (None, texts["recipe.json"])
         for name in ("recipe", "site", "backend", "base", "tool", "expect"):

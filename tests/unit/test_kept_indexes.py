@@ -24,11 +24,11 @@ def resolved(folder: Path, *lines: str, site: str = "lumi-g") -> Target:
 @rows(
     ("option", "other", "kept"),
     [
-        (f"--extra-index-url {HOST}/rocm6.4", "xformers==0.0.28+rocm6.4", f"--extra-index-url {HOST}/rocm6.4"),
-        (f"--index-url {HOST}/rocm6.4", "xformers==0.0.28+rocm6.4", f"--extra-index-url {HOST}/rocm6.4"),
-        (f"--find-links {HOST}/rocm6.4", "xformers==0.0.28+rocm6.4", f"--find-links {HOST}/rocm6.4"),
+        (f"--extra-index-url {HOST}/rocm6.4", "torchao==0.5+rocm6.4", f"--extra-index-url {HOST}/rocm6.4"),
+        (f"--index-url {HOST}/rocm6.4", "torchao==0.5+rocm6.4", f"--extra-index-url {HOST}/rocm6.4"),
+        (f"--find-links {HOST}/rocm6.4", "torchao==0.5+rocm6.4", f"--find-links {HOST}/rocm6.4"),
         (f"--find-links {HOST}/torch_stable.html", "torchao==0.5+rocm6.1", f"--find-links {HOST}/torch_stable.html"),
-        ("", "xformers==0.0.28+rocm6.1", f"--extra-index-url {HOST}/rocm6.1"),
+        ("", "torchao==0.5+rocm6.1", f"--extra-index-url {HOST}/rocm6.1"),
         (f"--extra-index-url {HOST}/rocm6.1/", "torchao==0.5+rocm6.1", f"--extra-index-url {HOST}/rocm6.1/"),
         (f"--extra-index-url {HOST}/rocm6.4", "six==1.16.0", ""),
         (f"--index-url {HOST}/rocm6.4", "six==1.16.0", ""),
@@ -49,8 +49,8 @@ def test_an_index_is_kept_for_the_build_that_it_alone_has(tmp_path: Path, option
 @rows(
     ("other", "told"),
     [
-        ("xformers==0.0.28+rocm6.4", "write xformers==0.0.28+rocm6.1"),
-        ("xformers==0.0.28+rocm6.1", ""),
+        ("torchao==0.5+rocm6.4", "remove it for 'lumi-g', or write it without the build"),
+        ("torchao==0.5+rocm6.1", ""),
     ],
 )
 def test_another_build_than_torchs_is_a_warning(tmp_path: Path, other: str, told: str) -> None:

@@ -11,7 +11,7 @@ from builder.compile.backends import check_backend
 from builder.model.recipe import PipRequirement
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
-from builder.pipeline.plans import make_target
+from builder.pipeline.resolution import resolve_recipe
 from builder.resolve.checks import spelling
 
 COUNT = 400
@@ -22,7 +22,7 @@ def test_requirements_are_not_compared_with_each_other(tmp_path: Path, monkeypat
     recipe = load_recipe(tmp_path / "x.txt")
     compared: list[object] = []
     monkeypatch.setattr(PipRequirement, "__eq__", lambda one, other: bool(compared.append(one)) or one is other)
-    check_backend(make_target(load_site("lumi-g"), recipe, context=make_context()))
+    check_backend(resolve_recipe(load_site("lumi-g"), recipe, context=make_context()))
     assert len(compared) < COUNT
 
 

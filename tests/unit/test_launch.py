@@ -11,10 +11,13 @@ from support.rows import rows
 
 from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.compile.launch import Shape, check_command, choose_job, choose_suite, make_shape, make_shape_script
-from builder.compile.launch.choice import choose_launch
 from builder.compile.launch.container_scripts import make_job_environment, make_rank_script
-from builder.compile.launch.devices import find_visibility
+from builder.compile.launch.launchers import find_visibility
+from builder.compile.launch.shape import choose_launch
+from builder.compile.launch.suite_scripts import SUITES
 from builder.model.finding import ConfigError, UnsupportedError
+from builder.model.plan import PlanFile
+from builder.model.recipe import PipRequirement
 from builder.model.site import Job, Purpose
 from builder.model.target import Context, Target
 from builder.parse.site import BUNDLED, load_site
@@ -27,6 +30,18 @@ LUMI_CORES = {
     4: range(1, 8), 5: range(9, 16), 6: range(33, 40), 7: range(41, 48),
 }  # fmt: skip
 LUMI_NUMA = {0: 3, 1: 3, 2: 1, 3: 1, 4: 0, 5: 0, 6: 2, 7: 2}  # GCD -> NUMA domain of 16 cores, from the same page
+
+
+def test_mpi_without_a_launcher_needs_no_torch() -> None:
+    context = Context(tool=TOOL)
+    target = make_image_target(load_site("local"), image="/images/a.sif", context=context, workloads=("mpi",))
+    assert target.environment.torch is None
+    assert any('smoke mpi --alone --result "$results/smoke-mpi.json" ||' in one.text for one in _list_files(target))
+    assert not any("smoke mpi" in one.text for one in _list_files(replace(target, site=load_site("lumi-g"))))
+
+
+def _list_files(target: Target) -> tuple[PlanFile, ...]:
+    return make_smoke_plan(target).files
 
 
 def facts(job: Job) -> tuple[int, int | None, int, int, str]:
@@ -116,7 +131,7 @@ def test_lines_of_the_launchers() -> None:
     assert "rank) gpu_options=(--gpus-per-task=1 --gpu-bind=closest) ;;" in frontier
     assert "*) gpu_options=(--gpus-per-node=8) ;;" in frontier
     assert 'srun --kill-on-bad-exit=1 "--cpus-per-task=${SLURM_CPUS_PER_TASK}" "${gpu_options[@]}" bash' in frontier
-    one = script_of("frontier", nodes=None, devices=None)
+    one = script_of("frontier", nodes=None, devices=None).replace(" \\\n      ", " ")
     assert 'srun --kill-on-bad-exit=1 --gpus-per-task=1 "--cpus' in one
     assert 'mpiexec -n "${world}" -ppn "${tasks}" --hosts "${hosts}"' in script_of("dawn", nodes=2, devices=None)
     mn5 = script_of("mn5", nodes=2, devices=None)
@@ -156,7 +171,12 @@ def test_security_10_torchruns_rendezvous_is_random_and_on_no_command_line() -> 
     job, rank = script_of("mn5", nodes=2, devices=None), make_rank_script(bare_target("mn5"))
     assert "PET_RDZV_ID=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')" in job
     assert "export PET_RDZV_ID PET_RDZV_ENDPOINT" in job
-    assert job.index("MASTER_PORT=") < job.index("launch() {") < job.index("PET_RDZV_ENDPOINT=") < job.index("    srun")
+    assert (
+        job.index("MASTER_PORT=")
+        < job.index("launch() {")
+        < job.index("PET_RDZV_ENDPOINT=")
+        < job.index("    run_ranks srun")
+    )
     command = rank[rank.index("exec_image python3 -m torch.distributed.run") :]
     assert "--rdzv_backend c10d" in command
     for word in ("rdzv_id", "rdzv-id", "rdzv_endpoint", "PET_", "SLURM_JOB_ID", "MASTER_"):
@@ -228,6 +248,30 @@ def test_the_suite_of_a_shape() -> None:
     assert choose_suite(without, "gpu") == (("imports",) if target.recipe.container.smoke.imports else ())
 
 
+def test_the_suite_proves_mpi_where_ranks_are_mpi_ranks() -> None:
+    usual = ("probe", "ddp", "pi", "allreduce", "startup")
+    for site, more in (("lumi-g", ("mpi",)), ("dawn", ("mpi",)), ("mn5", ()), ("local", ())):
+        target = bare_target(site)
+        target = replace(target, recipe=replace(target.recipe, pip=(PipRequirement(text="mpi4py", name="mpi4py"),)))
+        assert (choose_suite(target, "gpu"), choose_suite(target, "nodes")) == (SUITES["gpu"], (*usual, *more))
+        without = replace(target, environment=replace(target.environment, torch=None))
+        assert choose_suite(without, "nodes") == more
+        for name, mpi in (("lumi-g", "image"), ("dawn", "host")):
+            if name == site:
+                script = make_shape_script(without, without.site.scheduler.jobs["nodes"], purpose="nodes").file.text
+                assert f"--expect-mpi {mpi}" in words_of(script, "mpi")
+                assert "device=" not in script
+
+
+def test_the_wheel_of_mpi4py_looks_for_the_hosts_mpi_first() -> None:
+    """Where the host's takes the place of the image's; `libmpi.so.12` is looked for on LD_LIBRARY_PATH."""
+    line = 'site_variable MPI4PY_LIBMPI "libmpi.so.12:/opt/env/lib:"'
+    for site, there in (("frontier", True), ("setonix", True), ("lumi-g", False), ("mn5", False), ("dawn", False)):
+        assert (line in make_job_environment(bare_target(site)).splitlines()) is there, site
+    lines = script_of("dawn", nodes=2, devices=None).splitlines()
+    assert 'export MPI4PY_LIBMPI="${MPI4PY_LIBMPI:-libmpi.so.12:/opt/env/lib:}"' in lines
+
+
 def words_of(script: str, workload: str) -> str:
     """The call of one workload as one line."""
     return next(
@@ -242,15 +286,18 @@ def test_a_site_says_what_the_probe_expects() -> None:
     masks = ",".join(load_site("lumi-g").launch.cpu_masks)
     for word in (
         f"--expect-masks {masks} ", "--expect-cores 7 ", "--expect-devices 8 ", "--expect-gfx gfx90a ",
-        "--expect-network 'NET/OFI|aws-ofi' ", "--cache-not-under /pfs ", '--expect-ranks "${ranks}" ',
+        '"${network[@]}" ', "--cache-not-under /pfs ", '--expect-ranks "${ranks}" ',
         '"${expected_variables[@]}" ',  # what job.sh has set: the site's variables, or the user's in their place
     ):  # fmt: skip
         assert word in lumi, word
-    one = words_of(script_of("lumi-g", nodes=1, devices=None), "probe")
-    assert "--expect-network" not in one
-    dawn = words_of(script_of("dawn", nodes=2, devices=None), "probe")
+    lines = script_of("lumi-g", nodes=2, devices=None).splitlines()
+    place = lines.index("network=(--expect-network 'NET/OFI|aws-ofi')")
+    assert lines[place + 1].startswith('if [ "$SLURM_JOB_NUM_NODES" -eq 1 ]; then network=(); fi')
+    assert "network" not in script_of("lumi-g", nodes=1, devices=None)
+    dawn = script_of("dawn", nodes=2, devices=None)
+    assert "network" not in dawn  # not known
+    dawn = words_of(dawn, "probe")
     assert '--expect-devices "${tasks}"' in dawn  # stacks or cards: known when the job runs
-    assert "--expect-network" not in dawn  # not known
     assert "--expect-gfx" not in dawn
     assert 'site_variable NCCL_NET "Socket"' in make_job_environment(bare_target("frontier"))
 

@@ -228,7 +228,7 @@ def test_messages_name_the_file_as_asked(tmp_path: Path) -> None:
     [
         ("a.yml", b"", "the recipe is empty"),
         ("a.yml", b"name: m\xfcnchen\n", "the recipe is not UTF-8 text"),
-        ("a.txt", "numpy\n".encode("utf-16"), "the recipe is UTF-16 text, as PowerShell writes it"),
+        ("a.yml", "numpy\n".encode("utf-16"), "the recipe is UTF-16 text, as PowerShell writes it"),
         ("a.yml", b"name: a\x00b\n", "the recipe holds a NUL byte: it is not text"),
         ("a.yml", b"name: a\x01b\n", "the file holds a character that YAML does not allow"),
         ("a.txt", b"numpy\x00\n", "the recipe holds a NUL byte: it is not text"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -11,22 +12,23 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
+from builder.cli.lock import name_site
+from builder.cli.main import run
 from builder.compile.compile import compile_plan
 from builder.compile.image_files import make_image_files
 from builder.layers.reference import parse_reference
 from builder.lock.pip import choose_wheel
 from builder.lock.session import make_unreachable_error
 from builder.lock.site_lock import SiteLock, write_locks
-from builder.model.finding import ConfigError, UnsupportedError
-from builder.model.lock import BaseLock, Lock, PipFile, describe_changes
+from builder.model.finding import ConfigError, StepError, UnsupportedError
+from builder.model.lock import BaseLock, Lock, LockRequest, PipFile, describe_changes
 from builder.model.plan import Plan
 from builder.model.secrets import strip_all_credentials
 from builder.model.target import Context
-from builder.parse.lock_files import name_index, name_site_folder, read_conda, read_index, read_lock
-from builder.parse.pylock import read_pylock, write_pylock
-from builder.parse.recipe import load_recipe
+from builder.parse.lock_files import name_site_folder, read_conda, read_index, read_lock, read_pylock, write_pylock
+from builder.parse.recipe import load_recipe, name_index
 from builder.parse.site import load_site
-from builder.pipeline.plans import make_plan
+from builder.pipeline.resolution import resolve_recipe
 from builder.resolve.locked import make_lock_request
 from builder.resolve.resolve import resolve
 
@@ -115,6 +117,14 @@ def folder(tmp_path: Path) -> Folder:
 
 def texts(plan: Plan) -> Mapping[str, str]:
     return {file.path: file.text for file in plan.files}
+
+
+def test_without_conda_the_python_is_the_recipes() -> None:
+    """Conda's packages are not known where no channel answers; the base image's Python is another one."""
+    base = BaseLock(reference="docker://python:3.12-slim", python="3.12")
+    asked = LockRequest(place="conda", arch="x86_64", base=base.reference, python="3.11")
+    assert Lock(site="local", recipe="", tool="", asked=asked, base=base).python == "3.11"
+    assert Lock(site="local", recipe="", tool="", asked=replace(asked, place="venv"), base=base).python == "3.12"
 
 
 def test_what_is_written_is_read_again(folder: Folder) -> None:
@@ -330,15 +340,37 @@ def test_changed_facts_of_a_site_make_a_lock_stale(folder: Folder) -> None:
         known, empty = replace(lock.asked, **{name: "3.12"}), replace(lock.asked, **{name: ""})
         (said,) = describe_changes(replace(lock, asked=known), empty)
         assert said.endswith(f"before, {word} now")
-        (said,) = describe_changes(replace(lock, asked=empty), known)
+        (said,) = describe_changes(replace(lock, asked=empty, base=replace(lock.base, glibc="")), known)
         assert said.endswith(f": {word} before, '3.12' now")
+
+
+def test_the_glibc_before_is_the_one_read_from_the_image(folder: Folder) -> None:
+    lock = folder.lock()
+    lock = replace(lock, asked=replace(lock.asked, glibc=""), base=replace(lock.base, glibc="2.36"))
+    assert list(describe_changes(lock, replace(lock.asked, glibc="2.36"))) == []
+    (said,) = describe_changes(lock, replace(lock.asked, glibc="2.35"))
+    assert said == "the base image's glibc: '2.36' before, '2.35' now"
+
+
+def test_an_error_of_several_sites_names_its_own() -> None:
+    with pytest.raises(StepError) as caught, name_site("frontier", among=2):
+        raise make_unreachable_error("the channel", "no answer")
+    assert caught.value.findings[0].message.startswith("no lock was written: 'frontier': the channel could not")
 
 
 def test_locked_wants_a_lock(folder: Folder) -> None:
     folder.lock()
-    with pytest.raises(UnsupportedError, match="--locked requires a lock, and there is none for 'frontier'") as caught:
+    with pytest.raises(UnsupportedError, match="a lock is required, and there is none for 'frontier'") as caught:
         folder.plan("frontier", locked=True)
     assert [finding.code for finding in caught.value.findings if finding.level == "error"] == ["lock-missing"]
+
+
+def test_a_build_without_the_base_of_its_lock_gets_its_name(folder: Folder) -> None:
+    folder.lock(options={"base": "docker://debian:12"}, base=BaseLock(reference="docker://debian:12"))
+    finding = next(finding for finding in folder.plan().findings if finding.code == "lock-stale")
+    assert finding.fix == (
+        f"give --base docker://debian:12, which the lock was made with, or run `recipe lock local {folder.env}`"
+    )
 
 
 def test_the_line_for_a_lock_has_the_options_of_the_build(folder: Folder) -> None:
@@ -361,7 +393,7 @@ def test_the_line_for_a_lock_leaves_out_the_base_of_the_recipe(folder: Folder, t
     recipe = load_recipe(folder.env)
     context = replace(Context(tool="recipe 0"), locked=True, lock_file="demo.lock.yml")
     with pytest.raises(UnsupportedError, match="there is none for 'local'") as caught:
-        make_plan(load_site("local"), recipe, context=context)
+        compile_plan(resolve_recipe(load_site("local"), recipe, context=context))
     fixes = [finding.fix for finding in caught.value.findings if finding.code == "lock-missing"]
     assert fixes == [f"run `recipe lock local {folder.env}`"]
 
@@ -423,6 +455,30 @@ def test_a_local_base_image_is_compared_before_the_build(folder: Folder, tmp_pat
     script = next(file.text for file in plan.files if file.path == "1-build-image.sh")
     assert f"same_file '{base}' 12 {'d' * 64}\n" in script
     assert script.index("same_file") < script.index('"$runtime" build')
+
+
+def test_another_file_of_the_base_image_makes_a_lock_stale(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECIPE_CACHE_DIR", str(tmp_path / "cache"))
+    base, site, recipe = tmp_path / "base.sif", load_site("local"), load_recipe(folder.env)
+    base.write_bytes(b"locked")
+    context = Context(base=str(base), tool="recipe 0", backend="apptainer")
+    digest = f"sha256:{hashlib.sha256(b'locked').hexdigest()}"
+    lock = folder.lock(base=BaseLock(reference=base.name, digest=digest, size=6), options={"base": str(base)})
+    context = replace(context, lock=lock)
+    assert resolve_recipe(site, recipe, context=context).lock == lock
+    for content in (b"lockeD", b"locked and longer"):
+        base.write_bytes(content)
+        target = resolve_recipe(site, recipe, context=context)
+        (finding,) = (found for found in target.findings if found.code == "lock-stale")
+        assert (target.lock, finding.level) == (None, "warning")
+        assert finding.message.endswith("changed: the base image: its file has another content")
+        with pytest.raises(UnsupportedError, match="its file has another content"):
+            compile_plan(resolve_recipe(site, recipe, context=replace(context, locked=True)))
+    base.unlink()
+    assert resolve_recipe(site, recipe, context=context).lock == lock
+    assert not (tmp_path / "cache").exists()
 
 
 def test_commits_are_installed_without_hashes(folder: Folder) -> None:
@@ -510,3 +566,15 @@ def test_a_certificate_that_is_not_trusted_is_named() -> None:
     (found,) = make_unreachable_error("the index", "invalid peer certificate: UnknownIssuer").findings
     assert found.message.startswith("the index could not be read: a server's certificate is not trusted here: invalid")
     assert "SSL_CERT_FILE" in found.fix
+
+
+def test_diff_of_an_image_names_the_lock_of_its_folder(
+    folder: Folder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one whose environment file is not here."""
+    folder.lock()
+    folder.env.unlink()
+    monkeypatch.chdir(folder.env.parent)
+    Path("small.sqsh").write_bytes(b"hsqs")
+    assert run(["diff", "small.sqsh"]) == 2
+    assert f"`recipe diff small.sqsh {folder.index.name}`" in capsys.readouterr().err

@@ -11,17 +11,18 @@ import click
 import pytest
 
 from builder.cli.init import RECIPES
-from builder.cli.json_documents import emit_document
 from builder.cli.main import run, run_cli
+from builder.cli.output import emit_document
 from builder.cli.status import describe_jobs, find_plan_folder
 from builder.cli.terminal import make_next_lines
+from builder.compile.compile import compile_plan
 from builder.execute.doctor_readings import Reading
 from builder.model.finding import ConfigError
 from builder.model.target import Context
 from builder.parse.recipe import load_recipe
 from builder.parse.site import find_site_files, load_site
-from builder.pipeline.plans import make_plan
 from builder.pipeline.request import Build
+from builder.pipeline.resolution import resolve_recipe
 from builder.slurm.client import JobState
 from builder.slurm.ledger import JobRecord
 from builder.slurm.submitted_jobs import JobView
@@ -30,10 +31,21 @@ PROGRAM = "python3 -c 'import torch; print(torch.__version__)'"
 
 
 def lines_of(site: str, output: str, *, recipe: str = "mnist-local.yml", account: str = "") -> list[str]:
+    return make_next_lines(make_build(site, output, recipe=recipe, account=account))
+
+
+def make_build(site: str, output: str, *, recipe: str = "mnist-local.yml", account: str = "") -> Build:
     found, loaded = load_site(site), load_recipe(RECIPES / recipe)
     context = Context(base="docker://ubuntu:24.04", account=account)
-    plan = make_plan(found, loaded, context=context)
-    return make_next_lines(Build(plan=plan, site=found, recipe=loaded, context=context, image=Path(output)))
+    plan = compile_plan(resolve_recipe(found, loaded, context=context))
+    return Build(plan=plan, site=found, recipe=loaded, context=context, image=Path(output))
+
+
+def test_away_from_the_site_no_job_is_submitted() -> None:
+    build = make_build("lumi-c", "x.sif")
+    assert make_next_lines(build, elsewhere=True) == [
+        f"next: recipe run --here lumi-c x.sif -- {PROGRAM}", "next: recipe report x.sif", "next: recipe inspect x.sif"
+    ]  # fmt: skip
 
 
 def test_an_image_whose_name_begins_with_a_dash_is_no_option() -> None:

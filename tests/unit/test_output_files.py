@@ -89,7 +89,7 @@ def test_a_full_disk_is_a_fault_of_this_machine(image: Path, monkeypatch: pytest
         del text
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr("builder.cli.output_file.write_atomic", fill)
+    monkeypatch.setattr("builder.cli.paths.write_atomic", fill)
     assert run(["inspect", str(image), "--sbom", "new.json"]) == 4
     assert "error[no-space]: 'new.json' cannot be written: no space left on device" in capsys.readouterr().err
 

@@ -102,7 +102,9 @@ def test_every_document_is_chosen_by_the_same_word() -> None:
         for name, command in EVERY.items()
         if any("--format" in param.opts for param in command.params)
     }
-    assert set(shapes) == {"check", "sites", "doctor", "status", "cache ls", "diff", "inspect", "report", "explain"}
+    assert set(shapes) == {
+        "check", "sites", "doctor", "status", "cache ls", "config", "diff", "inspect", "report", "explain",
+    }  # fmt: skip
     assert all({"text", "json"} <= set(found) for found in shapes.values())
     old = {name for name, command in EVERY.items() if any("--json" in param.opts for param in command.params)}
     assert old == {"diff", "inspect", "report"}
@@ -136,6 +138,8 @@ def test_words_have_their_colours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_live_line_shows_no_json() -> None:
     assert is_noise('verify: {"architectures": [], "python": "3.12"}')
+    assert is_noise("verify: the recipe has no torch, nothing to ask")
+    assert not is_noise("verify: error: no torch")
     assert not is_noise("verify: this torch does not say whether it has kernels for gfx90a")
 
 
@@ -234,12 +238,12 @@ def test_an_annotation_names_the_file_that_is_decoded(
     assert found[1] == "sub/bad é%25%2C a%3Ab.yml"
 
 
-@rows("name", ["x\udcff.yml", "a\n::error::b.yml", "a|b.yml", "<img src=x>.yml", "\x1b[31m.yml"])
+@rows("name", ["a\n::error::b.yml", "a|b.yml", "<img src=x>.yml", "\x1b[31m.yml"])
 @rows("text", ["dependencies: [a b]\n", "dependencies: [python=3.12]\n"])
 def test_security_18_a_file_of_any_name_is_in_every_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, text: str
 ) -> None:
-    """A name is bytes, and need be no text: neither an error nor a line or a cell of its own."""
+    """A name is neither an error nor a line or a cell of its own."""
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
@@ -256,6 +260,18 @@ def test_security_18_a_file_of_any_name_is_in_every_shape(
     assert len(rows) == 3
     assert len(re.findall(r"(?<!\\)\|", rows[2])) == 5
     assert not re.search(r"(?<!\\)<", rows[2])
+
+
+@pytest.mark.parametrize("shape", ["json", "sarif", "github"])
+def test_a_name_that_is_no_text_is_refused_in_every_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shape: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x\udcff.yml").write_text("dependencies: [python=3.12]\n", encoding="utf-8")
+    assert run(["check", "local", "x\udcff.yml", "--format", shape]) == 2
+    out = capsys.readouterr().out
+    assert "x\\" in out
+    assert out.isascii()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from support.own_code import FLOORS, PACKAGE
 from support.pictures import floors, terminal
 
 from builder.cli.main import run
-from builder.cli.screen import fit
+from builder.cli.streams import fit
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
@@ -49,7 +49,7 @@ def test_the_picture_of_check_is_what_check_prints(
     printed = capsys.readouterr()
     lines += (printed.out + printed.err).splitlines()
     shown = [part for line in lines for part in fit(line, width=COLUMNS)]
-    held("check.svg", terminal(shown, title="recipe check of one file on seven sites"), update=update_golden)
+    held("check.svg", terminal(shown, title="recipe check of one file on sixteen sites"), update=update_golden)
 
 
 def test_the_picture_of_a_build_is_its_transcript(update_golden: bool) -> None:

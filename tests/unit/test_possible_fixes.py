@@ -20,8 +20,15 @@ Capture = pytest.CaptureFixture[str]
         ("r.txt", "six\n", "check local r.txt --ignore unpinned,glibc", 2, "write --ignore unpinned --ignore glibc"),
         ("-x.yml", "name: x\ndependencies: [python=3.12]\n", "check local y.yml", 2, "recipe check local ./-x.yml"),
         ("r.txt", "torch==1.13.0\n", "check lumi-g r.txt", 3, "use torch 2.4.0 to 2.9.1"),
-        ("r.txt", "-e ./pkg\n", "check local r.txt", 3, "this file without this line"),
-        ("r.txt", "git+https://example.org/x.git\n", "check local r.txt", 0, "choose a base image with git"),
+        ("r.txt", "-e ./pkg\n", "check lumi-g r.txt", 3, "build with --backend apptainer"),
+        (
+            "r.txt",
+            "git+https://example.org/x.git\n",
+            "check local r.txt",
+            0,
+            "with git, with --base, or give the address",
+        ),
+        ("r.txt", "libgl1\n", "check local r.txt", 0, "choose a base image that has it, with --base"),
     ],
 )
 def test_a_fix_can_be_followed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from support.rows import rows
@@ -232,3 +233,38 @@ def test_security_20_no_line_of_a_file_outside_the_recipes_folder_is_shown(
             assert "not in the recipe's folder" in finding.message
             assert finding.at is not None
             assert finding.at.line == 2
+
+
+@rows(
+    "line, written",
+    [
+        ("pk @ file://{}/pkg", "./pkg"),
+        ("pk @ file://{}/up/other", "{}/up/other"),
+        ("-e file://{}/pkg", "./pkg"),
+    ],
+)
+def test_a_folder_is_named_by_its_path_not_by_an_address(line: str, written: str, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    for folder in (here / "pkg", here.parent / "up/other"):
+        folder.mkdir(parents=True)
+        (folder / "pyproject.toml").touch()
+    top = tmp_path if "up/" in line else here
+    (here / "requirements.txt").write_text(line.format(top) + "\n")
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(here / "requirements.txt")
+    (finding,) = caught.value.findings
+    assert (finding.code, f"write '{written.format(top)}' alone" in finding.fix) == ("pip-path", True)
+    (here / "requirements.txt").write_text(written.format(top) + "\n")
+    assert [kept.url for kept in load_recipe(here / "requirements.txt").pip] == [written.format(top)]
+
+
+def test_a_wheel_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    wheel, file = tmp_path / "six-1.16.0-py2.py3-none-any.whl", tmp_path / "r.txt"
+    file.write_text(f"./{wheel.name}\n")
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr("six.py", "x = 1\n")
+    assert load_recipe(file, shown="r.txt").warnings == ()
+    wheel.write_bytes(wheel.read_bytes()[:-30])
+    (finding,) = load_recipe(file, shown="r.txt").warnings
+    assert (finding.code, finding.level) == ("file-source", "error")
+    assert finding.message.startswith(f"the wheel './{wheel.name}' is damaged")

@@ -14,13 +14,19 @@ from support.rows import rows
 from builder.execute.plan_folder import write_plan
 from builder.model import secrets
 from builder.model.finding import ConfigError, Finding
-from builder.model.mask import Mask
 from builder.model.plan import Copy, Plan
-from builder.model.secrets import find_command_secret, find_value_secret, strip_credentials
+from builder.model.secrets import (
+    Mask,
+    find_address_secret,
+    find_command_secret,
+    find_value_secret,
+    redact,
+    strip_all_credentials,
+    strip_credentials,
+)
 from builder.model.text import sanitize
-from builder.parse.lock_files import read_conda
-from builder.parse.own_files import IgnoreRules
-from builder.parse.pylock import read_pylock
+from builder.parse.copied_files import IgnoreRules
+from builder.parse.lock_files import read_conda, read_pylock
 from builder.parse.recipe import load_recipe
 
 # Every one has CRET in it; what may stand in a password, as it is and as an address writes it.
@@ -292,6 +298,16 @@ def test_security_13_a_lock_with_a_secret_is_refused(url: str) -> None:
 @pytest.mark.parametrize("url", ["https://h/a.whl?sig=S3CRET", "https://u:S3CRET@h/a.whl", "https://h/t/S3CRET/a.whl"])
 def test_security_13_a_lock_is_written_without_signatures(url: str) -> None:
     assert strip_credentials(url) == "https://h/a.whl"
+
+
+@rows("address", [f"file:///home/u/t/e/{name}" for name in ("pkg", "a-1-py3-none-any.whl")] + ["git+file:///u/t/e/p"])
+def test_a_folder_called_t_is_no_token_in_a_file_address(address: str) -> None:
+    assert find_address_secret(address) == ""
+    assert redact(f"pk @ {address}") == f"pk @ {address}"
+    assert strip_credentials(address) == strip_all_credentials(address) == address
+    assert Mask({})(f"from {address}") == f"from {address}"
+    server = f"{address},https://h.example/t/S3CRET/x"
+    assert "CRET" not in redact(server) + strip_all_credentials(server) + Mask({})(server)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

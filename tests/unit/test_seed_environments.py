@@ -71,6 +71,7 @@ SEEDS = {
 COTAINR = "lumi-multitorch-mpich-u24r64f21m43t29-20260225_144743.sif"
 PYTHON = "python:3.12-slim-bookworm"
 CPE = "cpe:25.09_gnu_ubuntu"
+ROCM62 = "lumi-rocm-rocm-6.2.4.sif"
 ROCM = "pytorch:rocm6.4.2_ubuntu24.04_py3.12_pytorch_release_2.6.0"
 OTHER = "the file pins AMD's build by its local version: nothing can be chosen for another vendor"
 
@@ -87,8 +88,8 @@ TABLE: dict[str, list[tuple[str, str, str]]] = {
         *[(site, "torch-vendor", OTHER) for site in ("dawn", "mn5", "local", "lumi-c", "mn5-gpp")],
     ],
     "lumi-rocm6.2": [
-        ("lumi-g", f"2.5.1+rocm6.2 conda {COTAINR}", "6.2 is inside 6.1 to 7.0, the wheel exists for Python 3.12"),
-        ("frontier", "torch-driver", "6.2 is below 6.3"),
+        ("lumi-g", f"2.5.1+rocm6.2 conda {ROCM62}", "6.2 is inside 6.1 to 7.0, and the site has its base image"),
+        ("frontier", "2.5.1+rocm6.2 conda cpe:24.11_gnu_ubuntu", "the sources disagree about 6.2: a warning"),
         *[(site, "torch-vendor", OTHER) for site in ("dawn", "mn5", "local", "lumi-c", "mn5-gpp")],
     ],
     "lumi-rocm7.0": [
@@ -99,10 +100,10 @@ TABLE: dict[str, list[tuple[str, str, str]]] = {
     "tykky": [
         (
             "lumi-g",
-            f"2.6.0+rocm6.2.4 conda {COTAINR}",
+            f"2.6.0+rocm6.2.4 conda {ROCM62}",
             "6.2.4 counts as 6.2; the index of all builds gives way to its own",
         ),
-        ("frontier", "torch-driver", "2.6.0 has rocm6.1 and 6.2.4, the driver begins at 6.3"),
+        ("frontier", "2.6.0+rocm6.2.4 conda cpe:24.11_gnu_ubuntu", "6.2 is disputed: a warning"),
         *[(site, "torch-vendor", OTHER) for site in ("dawn", "mn5", "local", "lumi-c", "mn5-gpp")],
     ],
     "frontier": [
@@ -129,24 +130,25 @@ TABLE: dict[str, list[tuple[str, str, str]]] = {
         ("lumi-c", "2.8.0+cpu conda ubuntu:24.04", "torch is right; the extension's XPU build is warned of"),
     ],
     "marenostrum": [
-        ("mn5", "2.3.0a0+40ec155e58.nv24.03 base pytorch:24.03-py3", "no torch of its own: NGC's is kept"),
+        ("mn5", "2.8.0a0+5228986c39.nv25.06 base pytorch:25.06-py3", "no torch of its own: NGC's is kept"),
         ("dawn", "2.8.0+xpu base intel-extension-for-pytorch:2.8.10-xpu", "no torch of its own: the image's is kept"),
         ("frontier", f"2.6.0 base {ROCM}", "no torch of its own: the image's is kept"),
         ("lumi-g", f"2.9.1+rocm6.4 conda {COTAINR}", "accelerate needs torch: the newest up to the safe ROCm 6.4"),
-        ("local", f"2.13.0+cpu venv {PYTHON}", "accelerate needs torch: the newest that the tables are sure of"),
-        ("mn5-gpp", f"2.13.0+cpu venv {PYTHON}", "the same"),
-        ("lumi-c", "2.13.0+cpu conda ubuntu:24.04", "the same"),
+        ("local", f"2.14.1+cpu venv {PYTHON}", "accelerate needs torch: the newest that the tables are sure of"),
+        ("mn5-gpp", f"2.14.1+cpu venv {PYTHON}", "the same"),
+        ("lumi-c", "2.14.1+cpu conda ubuntu:24.04", "the same"),
     ],
     "nvidia-export": [
         ("mn5", f"2.4.1+cu121 conda {PYTHON}", "the highest CUDA of 2.4.1 up to the driver's own 12.2"),
         ("lumi-g", f"2.4.1+rocm6.1 conda {COTAINR}", "the port that LUMI's trainers do by hand: 6.1 is in the window"),
-        ("frontier", "torch-build", "2.4.1 has rocm6.0 and 6.1, the driver begins at 6.3"),
+        ("frontier", f"2.4.1+rocm6.1 conda {CPE}", "2.4.1 has rocm6.0 and 6.1, and 6.1 is disputed: a warning"),
         ("dawn", "torch-build", "xpu wheels begin at 2.5, and no image of Intel's has 2.4"),
         ("local", f"2.4.1+cpu conda {PYTHON}", "Python 3.11 by conda; the CPU wheel"),
         ("mn5-gpp", f"2.4.1+cpu conda {PYTHON}", "the same"),
         ("lumi-c", "2.4.1+cpu conda ubuntu:24.04", "the same"),
     ],
 }
+SITES = ("dawn", "frontier", "local", "lumi-c", "lumi-g", "mn5", "mn5-gpp")  # those of the seeds, and their neighbours
 CASES = [(seed, *line) for seed, lines in TABLE.items() for line in lines]
 
 
@@ -170,7 +172,8 @@ def told(answer: Target | UnsupportedError) -> str:
 def test_every_seed_is_written_down_for_every_site() -> None:
     assert set(TABLE) == set(SEEDS)
     for seed, lines in TABLE.items():
-        assert sorted(site for site, _, _ in lines) == sorted(find_site_files()), seed
+        assert sorted(site for site, _, _ in lines) == sorted(SITES), seed
+    assert set(SITES) <= set(find_site_files())
 
 
 @rows(("seed", "site", "expected", "why"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
@@ -225,7 +228,7 @@ def test_the_port_of_an_nvidia_export_line_by_line(tmp_path: Path) -> None:
 DRIVERS = [
     ("lumi-g", "6.0", "torch==2.3.1", "2.3.1+rocm6.0", "KMD 6.0 serves 5.6 to 6.2, LUMI's until January 2026"),
     ("lumi-g", "6.3.60300-2084815", "torch==2.3.1", "torch-build", "today's"),
-    ("lumi-g", "6.4", "torch==2.11.0", "2.11.0+rocm7.1", "KMD 6.4 serves up to 7.1"),
+    ("lumi-g", "6.4", "torch==2.11.0", "2.11.0+rocm7.2", "KMD 6.4 serves up to 7.2"),
     ("lumi-g", "30.30.2", "torch==2.11.0", "2.11.0+rocm7.2", "KMD 30.30 serves up to 7.2"),
     ("frontier", "6.3.6", "torch==2.3.1", "2.3.1+rocm6.0", "amdgpu 6.3.6 came with ROCm 6.0: Frontier in early 2024"),
     ("frontier", "6.16.13", "torch==2.3.1", "torch-build", "today's"),
@@ -285,7 +288,7 @@ def test_windows_given_in_the_file_win_over_the_tables(tmp_path: Path) -> None:
 def test_the_same_driver_changes_nothing() -> None:
     for name in find_site_files():
         site = load_site(name)
-        if site.gpu is None or site.gpu.driver is None:
+        if site.gpu is None or site.gpu.driver is None or site.gpu.other_driver:
             continue
         recipe = load_recipe(WILD / "nvidia-export.yml")
         answers = []

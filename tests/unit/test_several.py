@@ -52,6 +52,8 @@ def test_sites_and_files_are_told_apart(words: tuple[str, ...], sites: list[str]
         (("local", "a.yml", "dawn"), "the site 'dawn' comes after the file 'a.yml'"),
         (("nowhere", "nothing"), "'nowhere' is neither a known site nor a file"),
         (("LUMI-C", "a.yml"), "did you mean 'lumi-c'?"),
+        (("mine", "a.yml"), "name the site's file: ./mine.yaml"),
+        (("mine", "dawn"), "name the site's file: ./mine.yaml; `recipe build ./mine.yaml dawn a.yml`"),
         (("a.yml", "local"), "write the sites first: `recipe build local a.yml`"),
         ((), "no site and no environment file is named"),
         (("a.yml", "b.yml"), "no site is named: 'a.yml' is a file"),

@@ -10,7 +10,7 @@ import pytest
 from support.rows import rows
 
 from builder.cli.output import StyledText, format_columns, format_finding, shorten_image
-from builder.cli.screen import fit, get_screen_width, measure_columns
+from builder.cli.streams import fit, get_screen_width, measure_columns
 from builder.model.finding import Finding, Location
 
 REFERENCE = "docker://intel/intel-extension-for-pytorch:2.8.10-xpu"

@@ -7,19 +7,20 @@ from pathlib import Path
 import pytest
 
 from builder.cli.inputs import find_sites_folder, make_context
+from builder.compile.compile import compile_plan
 from builder.execute.signature import find_signer, is_signed
 from builder.model.finding import ConfigError, ToolError
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
 from builder.model.site import Site
-from builder.pipeline.plans import load, make_plan
+from builder.pipeline.resolution import load, resolve_recipe
 
 
 def plan(folder: Path, site: str, backend: str) -> Plan:
     env = folder / "environment.yml"
     env.write_text("name: x\ndependencies: [python=3.12]\n")
     words = {"account": "", "torch_index": "", "driver": "", "backend": backend, "base": ""}
-    return make_plan(*_inputs(site, env), context=make_context(**words))
+    return compile_plan(resolve_recipe(*_inputs(site, env), context=make_context(**words)))
 
 
 def test_a_folder_cannot_be_signed(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from builder.model.finding import Finding, UnsupportedError, select_errors
 from builder.model.recipe import CondaSpec, PipRequirement, Recipe
 from builder.model.site import BackendName, Site
 from builder.model.target import Context, Target
-from builder.parse.gpu_tables import TorchRelease, load_driver_table, load_image_table, load_torch_table
+from builder.parse.driver_tables import load_driver_table
+from builder.parse.gpu_tables import TorchRelease, load_image_table, load_torch_table
 from builder.parse.site import find_site_files, load_site
 from builder.resolve.resolve import resolve
 
@@ -39,6 +40,8 @@ class Cell:
 def cells() -> Iterator[Cell]:
     sites = [load_site(name) for name in find_site_files()]
     for site in sites:
+        if site.gpu is not None and site.gpu.driver is None and site.vendor != "intel":
+            continue  # nobody knows what it serves
         for backend in site.build.backends:
             for row in load_torch_table().releases:
                 for python in PYTHONS:
@@ -72,15 +75,17 @@ def rocm_served(site: Site) -> frozenset[str]:
     kmd = next(
         row.kmd for row in load_driver_table().site_drivers if row.site == site.name and row.amdgpu == site.gpu.driver
     )
-    return frozenset(next(row.user_space for row in load_driver_table().rocm_windows if row.kmd == kmd))
+    window = next(row.user_space for row in load_driver_table().rocm_windows if row.kmd == kmd)
+    return frozenset([*window, *site.gpu.rocm_disputed])  # of these a build is taken, with a warning
 
 
-def cuda_served(site: Site, major: int) -> bool:
-    """Minor-version compatibility: the driver is as new as the least one of the toolkit's major."""
+def cuda_served(site: Site, major: int, *, sure: bool = False) -> bool:
+    """Minor-version compatibility: a reading of the driver, with `sure` each, is new enough for the major."""
     assert site.gpu is not None
     assert site.gpu.driver is not None
     least = next((row.min_driver for row in load_driver_table().cuda_majors if row.major == major), None)
-    return least is not None and Version(site.gpu.driver) >= Version(least)
+    readings = map(Version, filter(None, (site.gpu.driver, site.gpu.other_driver)))
+    return least is not None and (min if sure else max)(readings) >= Version(least)
 
 
 def served(row: TorchRelease, site: Site) -> frozenset[str]:
@@ -92,7 +97,8 @@ def served(row: TorchRelease, site: Site) -> frozenset[str]:
     if site.gpu.vendor == "amd":
         parts = {token: token.removeprefix("rocm").split(".") for token in row.rocm or ()}
         return frozenset(token for token, part in parts.items() if ".".join(part[:2]) in rocm_served(site))
-    return frozenset(token for token in row.cuda or () if cuda_served(site, int(token[2:-1])))
+    builds = row.cuda if site.node.arch == "x86_64" else row.aarch64.cuda if row.aarch64 else ()
+    return frozenset(token for token in builds or () if cuda_served(site, int(token[2:-1])))
 
 
 def brought(site: Site) -> dict[str, tuple[str, str, str]]:
@@ -137,7 +143,11 @@ def fault(cell: Cell, target: Target) -> str:
         return f"there are no wheels for Python {cell.python}"
     if environment.python != cell.python:
         return f"the environment has Python {environment.python}"
-    if set(environment.torch_lines) != {f"{name}=={version}+{token}" for name, version in wanted.items()}:
+    arm = cell.row.aarch64 if cell.site.node.arch == "aarch64" else None
+    plain = {*wanted} - {"torch"} if arm is not None and arm.plain else set()  # companions without a local version
+    if set(environment.torch_lines) != {
+        f"{name}=={version}" + ("" if name in plain else f"+{token}") for name, version in wanted.items()
+    }:
         return f"the lines are {environment.torch_lines}"
     return "" if torch.index == f"https://download.pytorch.org/whl/{token}" else f"the index is {torch.index}"
 
@@ -205,7 +215,7 @@ def test_an_image_with_the_release_is_used_before_wheels(site: str) -> None:
     chosen = load_site(site)
     for reference, (torch, python, cuda) in images_of(site).items():
         row = next((row for row in load_torch_table().releases if row.torch == Version(torch).base_version), None)
-        runs = not cuda or cuda_served(chosen, int(cuda.split(".")[0]))
+        runs = not cuda or cuda_served(chosen, int(cuda.split(".")[0]), sure=True)
         ngc = next((ngc for ngc in load_image_table().ngc_pytorch if reference.endswith(f":{ngc.tag}")), None)
         if row is None or not runs or (ngc and {"torch", "cuda"} & set(ngc.unsure)):
             continue

@@ -19,7 +19,7 @@ from builder.cli.main import run
 from builder.cli.output import uses_color
 from builder.compile.backends import check_backend
 from builder.execute.doctor_network import list_servers
-from builder.layers.cache_folders import read_limit_bytes
+from builder.layers.private_folders import read_limit_bytes
 from builder.model.finding import BuilderError, ConfigError, Finding, select_errors
 from builder.model.target import Context, Target
 from builder.parse.recipe import load_recipe
@@ -329,3 +329,24 @@ def test_a_dumb_terminal_gets_no_colour(monkeypatch: pytest.MonkeyPatch) -> None
         assert uses_color()
         monkeypatch.setenv("TERM", "dumb")
         assert not uses_color()
+
+
+def test_a_build_of_its_own_index_is_looked_for_there(tmp_path: Path) -> None:
+    """vLLM's builds for ROCm are rocmNNN of its own index, for one Python."""
+    other = read(tmp_path, "python=3.12", pip=("vllm==0.10.0+rocm630",), site="lumi-g")
+    (finding,) = (one for one in other.findings if one.code == "torch-pin")
+    assert "+rocm6.4" not in finding.fix
+    assert "https://wheels.vllm.ai/rocm/" in finding.fix
+    assert finding.fix.endswith("NNN is that of ROCm 6.4, as torch's")
+    right = read(tmp_path, "python=3.12", pip=("vllm==0.10.0+rocm641",), site="lumi-g")
+    assert not [one for one in right.findings if one.code in ("torch-pin", "default-wheel")]
+    late = faults(tmp_path, "python=3.13", pip=("vllm==0.10.0+rocm641",), site="lumi-g")
+    (finding,) = (one for one in late if one.code == "default-wheel")
+    assert "has wheels for Python 3.12 only, and the environment has Python 3.13" in finding.message
+    assert finding.fix.startswith("write python=3.12")
+
+
+def test_a_known_build_is_named(tmp_path: Path) -> None:
+    found = faults(tmp_path, "python=3.12", pip=("xformers==0.0.30",), site="lumi-g")
+    (finding,) = (one for one in found if one.code == "default-wheel")
+    assert finding.fix == "write xformers==0.0.30+rocm6.3"

@@ -14,7 +14,7 @@ from builder.cli.main import run
 from builder.cli.output import echo, format_columns, format_finding
 from builder.cli.terminal import summarize_build, summarize_result
 from builder.execute.progress import PlainProgress
-from builder.model import mask
+from builder.model import secrets
 from builder.model.finding import Finding, Location
 from builder.model.report import Report, SmokeCheck
 from builder.model.text import escape_control, escape_line
@@ -91,5 +91,5 @@ def test_security_18_the_verdict_of_an_odd_result(odd: object) -> None:
 
 def test_security_20_a_job_masks_the_same_names_as_a_build() -> None:
     script = (CLI.parent / "data" / "templates" / "record.sh").read_text(encoding="utf-8")
-    assert mask._SECRET_PART.pattern in script
-    assert mask._HARMLESS_NAME.pattern in script
+    assert secrets._SECRET_PART.pattern in script
+    assert secrets._HARMLESS_NAME.pattern in script

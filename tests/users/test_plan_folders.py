@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -119,3 +120,37 @@ def test_a_folder_that_a_project_writes_is_taken_and_said_once(me: User, other: 
     assert (place / "x.plan").stat().st_mode & 0o2775 == 0o2775
     assert ended.stderr.count("may write the plan folder") == 1
     assert other.recipe("report", place / "x.plan", group=SHARED_GROUP).returncode == 2  # nothing was measured
+
+
+def test_a_report_of_another_user_is_shown(me: User, other: User, shared: Path) -> None:
+    made(other, shared / "x.plan", shared / "x.sif")
+    report = '{"schema": 1, "target": "x.local.layers", "status": "failed", "image": "", "steps": []}'
+    (shared / "x.plan" / "report.json").write_text(report)
+    os.chown(shared / "x.plan" / "report.json", other.uid, other.uid)
+    (shared / "x.sif").write_text("an image")
+    for path in (shared / "x.sif", shared / "x.plan"):
+        ended = me.recipe("report", path)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert "x.local.layers: " in ended.stdout
+
+
+def test_a_file_of_another_user_is_corrected_in_a_copy(me: User, other: User, shared: Path) -> None:
+    recipe = shared / "r.yml"
+    recipe.write_text("name: x\ndependencies:\n  - pip: [sklearn]\n")
+    os.chown(recipe, other.uid, other.uid)
+    recipe.chmod(0o644)
+    refused(me.recipe("check", "--fix", "local", recipe), "belongs to another user, and may not be written")
+    copy = me.home / "r-mine.yml"
+    me.run("cp", recipe, copy)
+    ended = me.recipe("check", "--fix", "local", copy)
+    assert ended.returncode == 0, ended.stderr
+    assert "scikit-learn" in copy.read_text()
+
+
+def test_the_integrity_of_an_image_of_another_user_is_shown(me: User, other: User, shared: Path) -> None:
+    made(other, shared / "x.plan", shared / "x.sif")
+    source = os.environ.get("RECIPE_TEST_BASE_SIF") or "/var/lib/recipe-dev/base/debian-python.sif"
+    shutil.copy(source, shared / "x.sif")
+    ended = me.recipe("inspect", "--integrity", shared / "x.sif")
+    assert "belongs to another user" not in ended.stderr
+    assert "has no SBOM, provenance or signature" in ended.stderr

@@ -13,7 +13,7 @@ from user import PROGRAM, SHARED_GROUP, User
 ENGINE = PROGRAM / "builder" / "data" / "templates" / "engine.sh"
 RECIPE = "name: t\ndependencies:\n  - pip\n"
 # A cache comes with the first build: looking at one makes none.
-MAKE = "import os; from builder.execute.layer_cache import open_cache; open_cache(os.environ)"
+MAKE = "import os; from builder.execute.cache_maintenance import open_cache; open_cache(os.environ)"
 CALL = "set -eu; . {engine}; runtime=apptainer; {call}; echo work=${{work:-}} place=${{place:-}} cache=${{cache:-}}"
 
 

@@ -1,9 +1,16 @@
-"""Apptainer and SingularityCE: a definition file (Dawn, Frontier, this machine)."""
+"""Apptainer and SingularityCE: a definition file (Dawn, Frontier, this machine; LUMI in PRoot)."""
 
 from __future__ import annotations
 
-from builder.compile.audit_file import make_audit_lines
-from builder.compile.backend_plan import BackendPlan, estimate_size_gib
+import re
+from collections.abc import Iterator
+
+from builder.compile.backend_plan import (
+    BackendPlan,
+    list_other_backends,
+    make_audit_lines,
+    plan_one_step,
+)
 from builder.compile.image_files import (
     IMAGE_FOLDER,
     list_image_copies,
@@ -12,19 +19,17 @@ from builder.compile.image_files import (
     name_image,
     pin_base_reference,
 )
-from builder.compile.render import read_template, render
+from builder.compile.render import render
 from builder.compile.step_scripts import (
-    attach_job,
-    list_job_files,
     list_runtime_commands,
-    make_build_job,
     make_call,
     make_login_lines,
+    make_processor_lines,
     make_proxy_lines,
     make_step_script,
 )
 from builder.model.finding import Finding, Location
-from builder.model.plan import Copy, PlanFile, ShellExpr, Step
+from builder.model.plan import Copy, PlanFile, ShellExpr
 from builder.model.target import Target
 
 NORMALISER = Copy(source="layering", path="layering", bundled=True)  # the program that normalizes the image
@@ -37,9 +42,43 @@ MICROMAMBA = {
 }
 
 
+# What needs rights that PRoot pretends to have. "May fail if the %post script requires privileged operations that proot
+# cannot emulate": SingularityCE 3.11, CHANGELOG; https://docs.sylabs.io/guides/4.1/user-guide/build_a_container.html
+PRIVILEGED = ("losetup", "mknod", "modprobe", "mount", "setcap", "sysctl", "umount")
+_PRIVILEGED = re.compile(rf"(?:^|[\s;&|(/])({'|'.join(PRIVILEGED)})(?=\s|$)")
+
+
 def check(target: Target) -> tuple[Finding, ...]:
-    """Check the conda client; a definition file supports everything else."""
-    return check_conda_client(target)
+    """Check the conda client, and what a build without privileges cannot do; a definition file supports all else."""
+    return (*check_conda_client(target), *_check_privileges(target))
+
+
+def _check_privileges(target: Target) -> Iterator[Finding]:
+    """Report a site where no user can build a definition file, and what PRoot cannot do of a recipe."""
+    site, recipe = target.site, target.recipe
+    build = site.build
+    if build.proot == "no" and build.user_namespaces == "no" and build.fakeroot == "no":
+        message = f"a definition file cannot be built on '{site.name}': no user namespaces, no fakeroot, no PRoot"
+        ways = list_other_backends(target, "docker", "layers", "cotainr", "tykky")
+        fix = f"build with {ways}" if ways else "correct the site's file, or build on another machine"
+        yield Finding(code="apptainer-rootless", message=message, at=Location(key="build.proot"), fix=fix)
+    if not build.needs_proot:
+        return
+    for number, command in enumerate(recipe.container.run):
+        found = _PRIVILEGED.search(command)
+        if found:
+            key = f"container.run[{number}]"
+            line = recipe.lines.get(key) or recipe.lines.get("container.run")
+            message = (
+                f"'{found[1]}' needs rights that a build in PRoot does not have, and '{site.name}' builds in PRoot"
+            )
+            at, fix = Location(file=recipe.file, line=line, key=key), "remove it, or build on another machine"
+            yield Finding(code="apptainer-proot", message=message, at=at, fix=fix, level="warning")
+    if recipe.container.system:
+        at = Location(file=recipe.file, line=recipe.lines.get("container.system"), key="container.system")
+        message = f"'{site.name}' installs container.system in PRoot, where packages with users of their own may fail"
+        fix = "no action needed; if the build fails in a package's script, take that program from conda-forge"
+        yield Finding(code="apptainer-users", message=message, at=at, fix=fix, level="note")
 
 
 def check_conda_client(target: Target) -> tuple[Finding, ...]:
@@ -48,7 +87,9 @@ def check_conda_client(target: Target) -> tuple[Finding, ...]:
     if target.environment.place != "conda" or target.context.micromamba or arch in MICROMAMBA:
         return ()
     message = f"the digest of the image with conda's client is unknown for {arch}"
-    fix = "look for one, and set RECIPE_MICROMAMBA=docker://docker.io/mambaorg/micromamba@sha256:DIGEST"
+    fix = "set RECIPE_MICROMAMBA=docker://docker.io/mambaorg/micromamba@sha256:DIGEST with the one of the registry"
+    if "layers" in target.site.build.backends:
+        fix = f"build with --backend layers, which needs no such image, or {fix}"
     return (Finding(code="client-digest", message=message, at=Location(file=target.recipe.file), fix=fix),)
 
 
@@ -56,30 +97,15 @@ def plan(target: Target) -> BackendPlan:
     """Make a definition file, the script that builds it and the job that runs the script."""
     name = name_image(target)
     image = f"{name}.sif"
-    script = "1-build-image.sh"
-    files = [
-        PlanFile(path="engine.sh", text=read_template("engine.sh")),
-        PlanFile(path=f"{name}.def", text=make_definition(target)),
-        PlanFile(path=script, text=make_build_script(target, image=image), executable=True),
-        *make_image_files(target),
-    ]
-    job = make_build_job(target, script=script, name=name, title=f"Builds {image}")
-    step = Step(
-        name="build-image",
-        kind="build",
-        why=f"build {image} from {target.base.reference}",
-        script=script,
-        produces=(image,),
-        programs=("|".join(list_runtime_commands(target)),),
-        space_gib=estimate_size_gib(target) * 2,
-    )
-    copies = (*list_image_copies(target), NORMALISER)
-    return BackendPlan(
+    return plan_one_step(
+        target,
         image=image,
-        image_kind="sif",
-        files=(*files, *list_job_files(job)),
-        steps=(attach_job(step, job),),
-        copies=copies,
+        definition=PlanFile(path=f"{name}.def", text=make_definition(target)),
+        script=make_build_script(target, image=image),
+        more=make_image_files(target),
+        why=f"build {image} from {target.base.reference}",
+        programs=("|".join(list_runtime_commands(target)),),
+        copies=(*list_image_copies(target), NORMALISER),
     )
 
 
@@ -122,6 +148,8 @@ def make_build_script(target: Target, *, image: str) -> str:
     definition_file = f"{name_image(target)}.def"
     lines = [
         make_call("pick_runtime", *list_runtime_commands(target)),
+        *make_processor_lines(target),
+        *(["need_proot"] if build.needs_proot else []),
         *make_proxy_lines(target),
         *make_login_lines(target),
         "clear_binds",

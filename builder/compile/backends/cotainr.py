@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from builder.compile import shell
-from builder.compile.audit_file import list_audit_copies, make_audit_lines
-from builder.compile.backend_plan import BackendPlan, check_constraints, check_unsupported_keys, estimate_size_gib
+from builder.compile.backend_plan import (
+    BackendPlan,
+    check_constraints,
+    check_unsupported_keys,
+    list_audit_copies,
+    locate_variables,
+    make_audit_lines,
+    plan_one_step,
+)
 from builder.compile.image_files import make_base_check, make_environment_file, name_image, pin_base_reference
-from builder.compile.render import read_template
-from builder.compile.smoke_step import make_torch_check_step
 from builder.compile.step_scripts import (
-    attach_job,
     isolate_caches,
-    list_job_files,
-    make_build_job,
     make_call,
     make_conda_override,
     make_login_lines,
@@ -20,24 +22,18 @@ from builder.compile.step_scripts import (
     make_step_script,
 )
 from builder.model.finding import Finding, Location
-from builder.model.plan import PlanFile, ShellExpr, Step
+from builder.model.plan import PlanFile, ShellExpr
 from builder.model.target import Target
-
-FIX = "use another site, or remove it"
 
 
 def check(target: Target) -> tuple[Finding, ...]:
     """Report what one conda environment cannot do: distribution packages, files and commands."""
-    found = list(check_unsupported_keys(target, keys=("system", "files", "run", "labels"), backend="cotainr", fix=FIX))
+    found = list(check_unsupported_keys(target, keys=("system", "files", "run", "labels"), backend="cotainr"))
     found += check_constraints(target, backend="cotainr")
-    recipe = target.recipe
-    own = {**recipe.variables, **recipe.container.env}
-    if own:
-        number = recipe.lines.get("container.env") or recipe.lines.get("variables")
+    if own := locate_variables(target, otherwise="the image without them"):
         message = "a cotainr image contains no variables: the run scripts set them"
-        at = Location(file=recipe.file, line=number)
-        fix = f"to start the image without them, export {', '.join(sorted(own))} yourself, each as SINGULARITYENV_NAME"
-        found.append(Finding(code="cotainr-env", message=message, at=at, fix=fix, level="note"))
+        found.append(Finding(code="cotainr-env", message=message, at=own[0], fix=own[1], level="note"))
+    recipe = target.recipe
     for line in recipe.pip:
         if line.editable:
             message, fix = (
@@ -51,30 +47,15 @@ def check(target: Target) -> tuple[Finding, ...]:
 
 def plan(target: Target) -> BackendPlan:
     """Make the environment file, the script with the call and the job that runs it."""
-    name = name_image(target)
-    image, script = f"{name}.sif", "1-build-image.sh"
-    files = [
-        PlanFile(path="engine.sh", text=read_template("engine.sh")),
-        PlanFile(path="environment.yml", text=make_environment_file(target, with_pip=True)),
-        PlanFile(path=script, text=make_build_script(target, image=image), executable=True),
-    ]
-    job = make_build_job(target, script=script, name=name, title=f"Builds {image}")
-    step = Step(
-        name="build-image",
-        kind="build",
+    image = f"{name_image(target)}.sif"
+    return plan_one_step(
+        target,
+        image=image,
+        definition=PlanFile(path="environment.yml", text=make_environment_file(target, with_pip=True)),
+        script=make_build_script(target, image=image),
         why=f"build {image} with cotainr on {target.base.reference}",
-        script=script,
-        produces=(image,),
         # The programs of a module are missing until the script loads it.
         programs=() if list_modules(target) else ("cotainr", "singularity"),
-        space_gib=estimate_size_gib(target) * 2,
-    )
-    verify, proof_files = make_torch_check_step(target, script="2-verify.sh", name=name)
-    return BackendPlan(
-        image=image,
-        image_kind="sif",
-        files=(*files, *list_job_files(job), *proof_files),
-        steps=(attach_job(step, job), verify),
         copies=list_audit_copies(target),
     )
 

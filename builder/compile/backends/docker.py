@@ -7,8 +7,7 @@ import json
 import re
 
 from builder.compile import shell
-from builder.compile.audit_file import make_audit_lines
-from builder.compile.backend_plan import BackendPlan, estimate_size_gib
+from builder.compile.backend_plan import BackendPlan, make_audit_lines
 from builder.compile.backends.apptainer import NORMALISER, check_conda_client, choose_compression, choose_micromamba
 from builder.compile.image_files import (
     IMAGE_FOLDER,
@@ -23,6 +22,7 @@ from builder.compile.render import read_template, render
 from builder.compile.step_scripts import (
     JobScript,
     attach_job,
+    estimate_size_gib,
     list_job_files,
     list_runtime_commands,
     make_batch_script,
@@ -33,6 +33,8 @@ from builder.model.finding import Finding, Location
 from builder.model.plan import PlanFile, ShellExpr, Step
 from builder.model.target import Target
 
+PLATFORMS = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}  # Docker's names of processors
+DOCKER_RUN = ("docker", "run", "--rm", "--network=none", "--entrypoint=python3")  # the image's own may be any program
 PACKAGE_FILES = ("requirements.txt", "constraints.txt", "requirements-commits.txt", "compiled.txt", "tools.txt")
 # Safe values of ENV: Apptainer up to 1.4 evaluates others as shell (seen with 1.4.5: "$(...)" and "`").
 SAFE_ENV = re.compile(r"[A-Za-z0-9_./:,@%+= -]*")
@@ -67,7 +69,7 @@ def plan(target: Target) -> BackendPlan:
         PlanFile(path="1-build-image.sh", text=make_build_script(target, archive=archive), executable=True),
         PlanFile(
             path="2-convert.sh",
-            text=make_convert_script(target, archive=archive, image=image, modules=False),
+            text=make_convert_script(target, archive=archive, image=image),
             executable=True,
         ),
         *make_image_files(target),
@@ -108,25 +110,27 @@ def make_tag(target: Target) -> str:
 
 def make_dockerfile(target: Target) -> str:
     """Make the Dockerfile: each layer copies only the files it reads; those that change often come last."""
-    names = {file.path.removeprefix(f"{IMAGE_FOLDER}/") for file in make_image_files(target)}
+    texts = {file.path.removeprefix(f"{IMAGE_FOLDER}/"): file.text for file in make_image_files(target)}
     always = ("install.sh", "protect.py", "place", "lock", "protected.txt", "python-version", "cuda-version")
     parts = [
         ("system", ("system.txt",)),
-        ("python", tuple(name for name in ("environment.yml", "conda-explicit.txt") if name in names)),
+        ("python", tuple(name for name in ("environment.yml", "conda-explicit.txt") if name in texts)),
         ("torch", ("requirements-torch.txt",)),
-        ("packages", tuple(name for name in PACKAGE_FILES if name in names)),
-        ("files", ("root",) if target.recipe.container.files else ()),
+        ("packages", tuple(name for name in PACKAGE_FILES if name in texts)),
+        ("own", ("requirements-own.txt",)),
+        ("files", ()),
         ("run", ("run.sh",)),
         ("finish", ("env.sh", "recipe.json", "times.py", "verify.py")),
     ]
+    folders = {"own": ("local", target.environment.own), "files": ("root", target.recipe.container.files)}
+    trees = {part: [name] for part, (name, wanted) in folders.items() if wanted}
     layers = [
         (part, files)
         for part, files in parts
-        if part in ("python", "finish") or (files and _is_used(part, files, names))
+        if part in ("python", "finish") or part in trees or any(name in texts for name in files)
     ]
     if target.environment.place == "base" and not any(part == "packages" for part, _ in layers):
         layers.insert(-1, ("packages", ()))
-    texts = {file.path.removeprefix(f"{IMAGE_FOLDER}/"): file.text for file in make_image_files(target)}
     # A cache that code of a part can write is named by a hash of all inputs of that code: recipes share none.
     decided, caches = [pin_base_reference(target), *(texts[name] for name in always if name in texts)], {}
     for part, files in layers:
@@ -135,19 +139,16 @@ def make_dockerfile(target: Target) -> str:
     return render(
         "Dockerfile.j2",
         caches=caches,
-        tools=any(name.startswith("requirements") for name in names),
+        tools=any(name.startswith("requirements") for name in texts),
         base=pin_base_reference(target).removeprefix("docker://"),
         micromamba=choose_micromamba(target),
         folder=IMAGE_FOLDER,
-        always=[name for name in always if name in names],
+        always=[name for name in always if name in texts],
         layers=layers,
+        trees={part: trees.get(part, []) for part, _ in layers},
         own_prefix=target.environment.place != "base",
         variables={name: value for name, value in collect_variables(target).items() if SAFE_ENV.fullmatch(value)},
     )
-
-
-def _is_used(part: str, files: tuple[str, ...], names: set[str]) -> bool:
-    return part == "files" or any(name in names for name in files)
 
 
 def make_build_script(target: Target, *, archive: str) -> str:
@@ -155,7 +156,8 @@ def make_build_script(target: Target, *, archive: str) -> str:
     label_words = [
         word for name, value in sorted(make_labels(target).items()) for word in ("--label", f"{name}={value}")
     ]
-    build = shell.quote_command(["docker", "build", "--tag", make_tag(target), *label_words])
+    platform = f"--platform={PLATFORMS[target.site.node.arch]}"  # the machine that builds may have another
+    build = shell.quote_command(["docker", "build", platform, "--tag", make_tag(target), *label_words])
     build += ' ${RECIPE_FRESH:+--no-cache} \\\n  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .'
     lines = [
         "export DOCKER_BUILDKIT=1 BUILDKIT_PROGRESS=plain",
@@ -167,10 +169,13 @@ def make_build_script(target: Target, *, archive: str) -> str:
         "package_settings",
         build,
         make_call("docker_answer", make_tag(target)),
+        "# As a container of Docker, with the image's own variables, before anything is saved or copied.",
+        f"{make_call(*DOCKER_RUN, platform, make_tag(target), '/opt/recipe/verify.py', '/opt/recipe/recipe.json')} ||",
+        '    fail "the image does not hold what was planned when docker run starts it"',
         make_call("docker", "save", make_tag(target), "--output", f"{archive}.part"),
         make_call("put_in_place", f"{archive}.part", archive),
     ]
-    title = f"Builds the Docker image {make_tag(target)} and saves it as {archive}."
+    title = f"Builds the Docker image {make_tag(target)}, checks it and saves it as {archive}."
     return make_step_script(target, title=title, modules=(), lines=lines)
 
 
@@ -212,7 +217,7 @@ def make_convert_job(target: Target, *, archive: str, image: str, name: str, scr
     )
 
 
-def make_convert_script(target: Target, *, archive: str, image: str, modules: bool) -> str:
+def make_convert_script(target: Target, *, archive: str, image: str) -> str:
     """Make the script of the conversion on the machine that built the archive."""
-    lines = make_convert_lines(target, archive=archive, image=image, modules=modules)
+    lines = make_convert_lines(target, archive=archive, image=image, modules=False)
     return make_step_script(target, title=f"Converts {archive} to {image}.", modules=(), lines=lines)

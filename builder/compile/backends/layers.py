@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
-from builder.compile.backend_plan import BackendPlan, estimate_size_gib, list_other_backends
+from builder.compile.backend_plan import (
+    BackendPlan,
+    list_other_backends,
+    plan_one_step,
+)
 from builder.compile.image_files import (
     IMAGE_FOLDER,
     list_image_copies,
@@ -14,23 +19,19 @@ from builder.compile.image_files import (
     name_image,
     pin_base_reference,
 )
-from builder.compile.render import read_template
 from builder.compile.step_scripts import (
-    attach_job,
-    list_job_files,
     list_runtime_commands,
-    make_build_job,
     make_call,
     make_login_lines,
+    make_processor_lines,
     make_proxy_lines,
     make_step_script,
 )
 from builder.model.finding import Finding, Location
-from builder.model.lock import SUBDIRS
-from builder.model.plan import Copy, PlanFile, ShellExpr, Step
+from builder.model.plan import Copy, PlanFile, ShellExpr
+from builder.model.site import SUBDIRS
 from builder.model.target import Target
 
-SCRIPT = "1-build-image.sh"
 # Only a conda client inside an image needs them; here layers.json describes the environment.
 CONDA_FILES = tuple(
     f"{IMAGE_FOLDER}/{name}" for name in ("environment.yml", "conda-explicit.txt", "conda-local.txt", "cuda-version")
@@ -43,12 +44,12 @@ def check(target: Target) -> tuple[Finding, ...]:
     This matters only for a base image that is a local file, which may be packed differently. One from a registry is
     packed like the layers, and the image is a single file system.
     """
-    found: list[Finding] = []
+    found: list[Finding] = [*_check_fakeroot(target)]
     site = target.site
     ways = list_other_backends(target, "apptainer", "docker", "cotainr", "tykky")
     instead = f"use {ways}" if ways else "use a base image of a registry"
     if "://" in target.base.reference and site.runtime.zstd != "yes":
-        return ()
+        return tuple(found)
     if site.runtime.layers == "no":
         message = f"{site.runtime.command} on '{site.name}' does not mount layers"
         found.append(Finding(code="layers-runtime", message=message, at=Location(key="runtime.layers"), fix=instead))
@@ -60,33 +61,40 @@ def check(target: Target) -> tuple[Finding, ...]:
     return tuple(found)
 
 
+def _check_fakeroot(target: Target) -> Iterator[Finding]:
+    """Report steps that run as root in a container, on a site whose runtime has no fakeroot for users."""
+    recipe, site = target.recipe, target.site
+    if site.build.fakeroot != "no":
+        return
+    for key in ("system", "run"):
+        if getattr(recipe.container, key):
+            at = Location(file=recipe.file, line=recipe.lines.get(f"container.{key}"), key=f"container.{key}")
+            message = f"container.{key} runs as root in the image, and '{site.name}' has no fakeroot for users"
+            fix = "build such an image on another machine, name it in container.base, and remove this"
+            yield Finding(code="layers-fakeroot", message=message, at=at, fix=fix)
+    if target.environment.compiled:
+        names = ", ".join(target.environment.compiled)
+        message = f"{names} would be compiled as root in the image, and '{site.name}' has no fakeroot for users"
+        ways = list_other_backends(target, "apptainer", "docker")
+        fix = f"remove them for '{site.name}', and name an image of another machine that has them and torch in "
+        fix += "container.base if you need them; or give the addresses of wheels"
+        fix = f"build with {ways}" if ways else fix
+        yield Finding(code="layers-fakeroot", message=message, at=Location(file=recipe.file), fix=fix)
+
+
 def plan(target: Target) -> BackendPlan:
     """Make the description of the layers and the script that calls the program which builds them."""
-    name = name_image(target)
-    image = f"{name}.sif"
-    files = [
-        PlanFile(path="engine.sh", text=read_template("engine.sh")),
-        PlanFile(path="layers.json", text=make_layers_json(target, image=image)),
-        PlanFile(path=SCRIPT, text=make_build_script(target, image=image), executable=True),
-        *(file for file in make_image_files(target) if file.path not in CONDA_FILES),
-    ]
-    job = make_build_job(target, script=SCRIPT, name=name, title=f"Builds {image}")
-    step = Step(
-        name="build-image",
-        kind="build",
-        why=f"build {image} from {target.base.reference} and layers",
-        script=SCRIPT,
-        produces=(image,),
-        programs=("|".join(list_runtime_commands(target)), "mksquashfs", "unsquashfs"),
-        space_gib=estimate_size_gib(target),
-    )
-    copies = (*list_image_copies(target), Copy(source="layering", path="layering", bundled=True))
-    return BackendPlan(
+    image = f"{name_image(target)}.sif"
+    return plan_one_step(
+        target,
         image=image,
-        image_kind="sif",
-        files=(*files, *list_job_files(job)),
-        steps=(attach_job(step, job),),
-        copies=copies,
+        definition=PlanFile(path="layers.json", text=make_layers_json(target, image=image)),
+        script=make_build_script(target, image=image),
+        more=(file for file in make_image_files(target) if file.path not in CONDA_FILES),
+        why=f"build {image} from {target.base.reference} and layers",
+        programs=("|".join(list_runtime_commands(target)), "mksquashfs", "unsquashfs"),
+        copies=(*list_image_copies(target), Copy(source="layering", path="layering", bundled=True)),
+        sizes=1,
     )
 
 
@@ -120,11 +128,19 @@ def describe_conda(target: Target) -> dict[str, object]:
     }
 
 
+def _is_laid_out(target: Target) -> bool:
+    """Whether conda packages are laid out here, and no program of the image runs: any machine can do that."""
+    container, environment = target.recipe.container, target.environment
+    pip = (*environment.torch_lines, *environment.pip_lines, *environment.own)
+    return environment.place == "conda" and not (pip or container.system or container.run)
+
+
 def make_build_script(target: Target, *, image: str) -> str:
     build = target.site.build
     lines = [
         make_call("pick_runtime", *list_runtime_commands(target)),
         "pick_python",
+        *([] if _is_laid_out(target) else make_processor_lines(target)),
         *make_proxy_lines(target),
         *make_login_lines(target),
         "clear_binds",

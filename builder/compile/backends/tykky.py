@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from builder.compile.audit_file import list_audit_copies, make_audit_lines
-from builder.compile.backend_plan import BackendPlan, check_constraints, check_unsupported_keys, estimate_size_gib
-from builder.compile.image_files import make_environment_file, make_run_script, name_image
-from builder.compile.render import read_template
-from builder.compile.smoke_step import make_torch_check_step
+from builder.compile.backend_plan import (
+    BackendPlan,
+    check_constraints,
+    check_unsupported_keys,
+    list_audit_copies,
+    locate_variables,
+    make_audit_lines,
+    plan_one_step,
+)
+from builder.compile.image_files import make_environment_file, make_pip_section, make_run_script, name_image
 from builder.compile.step_scripts import (
-    attach_job,
     isolate_caches,
-    list_job_files,
-    make_build_job,
     make_call,
     make_conda_override,
     make_proxy_lines,
     make_step_script,
 )
 from builder.model.finding import Finding, Location
-from builder.model.plan import PlanFile, ShellExpr, Step
+from builder.model.installation import RECORD, InstalledFile, to_json
+from builder.model.plan import PlanFile, ShellExpr
 from builder.model.target import Target
 
-FIX = "use another site, or remove it"
 # In a sub-shell: tykky reads this file in the shell of its own work.
 POST_INSTALL = """\
 set -e
@@ -30,10 +32,10 @@ failed() { read -r number _ <"$recipe_reached"; echo "recipe: command $number of
 (
 trap '[ "$?" = 0 ] || failed' EXIT
 %s)
-read -r number _ total <"$recipe_reached"
+read -r number _ total until <"$recipe_reached"
 rm -f "$recipe_reached"
-if [ "$number" != "$total" ]; then
-    echo "recipe: error: command $number of container.run ends the shell: the commands after it did not run" >&2
+if [ "$number$until" != "$total" ]; then
+    echo "recipe: error: command $number of container.run ends the shell: what comes after it did not run" >&2
     exit 1
 fi
 """
@@ -41,15 +43,11 @@ fi
 
 def check(target: Target) -> tuple[Finding, ...]:
     """Report what tykky does not support: distribution packages, files, labels and base images."""
-    found = list(check_unsupported_keys(target, keys=("system", "files", "labels", "base"), backend="tykky", fix=FIX))
+    found = list(check_unsupported_keys(target, keys=("system", "files", "labels", "base"), backend="tykky"))
     found += check_constraints(target, backend="tykky")
-    own = {**target.recipe.variables, **target.recipe.container.env}
-    if own:
-        line = target.recipe.lines.get("container.env") or target.recipe.lines.get("variables")
+    if own := locate_variables(target, otherwise="them otherwise"):
         message = "the wrappers of tykky set no variables of the recipe: the run scripts set them"
-        fix = f"to start them otherwise, export {', '.join(sorted(own))} yourself, each as SINGULARITYENV_NAME"
-        at = Location(file=target.recipe.file, line=line)
-        found.append(Finding(code="tykky-env", message=message, at=at, fix=fix, level="note"))
+        found.append(Finding(code="tykky-env", message=message, at=own[0], fix=own[1], level="note"))
     if target.site.build.wrapper_path == "":
         message = f"the site '{target.site.name}' does not say where tykky puts its environment"
         fix = "add it to the site"
@@ -59,33 +57,31 @@ def check(target: Target) -> tuple[Finding, ...]:
 
 def plan(target: Target) -> BackendPlan:
     """Make the environment file, the post-install script and the script with the call."""
-    name = name_image(target)
-    script = "1-build-image.sh"
-    files = [
-        PlanFile(path="engine.sh", text=read_template("engine.sh")),
-        PlanFile(path="environment.yml", text=make_environment_file(target, with_pip=True)),
-        PlanFile(path=script, text=make_build_script(target, name=name), executable=True),
-    ]
-    if target.recipe.container.run:
-        text = POST_INSTALL % make_run_script(target.recipe.container.run)
-        files.append(PlanFile(path="post-install.sh", text=text))
-    job = make_build_job(target, script=script, name=name, title=f"Builds the installation {name}")
-    step = Step(
-        name="build-image",
-        kind="build",
-        why=f"build the installation {name} with conda-containerize",
-        script=script,
-        produces=(f"{name}/bin/python3", f"{name}/container.sif", f"{name}/img.sqfs"),
-        programs=() if target.site.build.backend_modules.get("tykky") else ("conda-containerize",),
-        space_gib=estimate_size_gib(target) * 2,
-    )
-    verify, proof_files = make_torch_check_step(target, script="2-verify.sh", name=name)
-    return BackendPlan(
+    name, commands = name_image(target), target.recipe.container.run
+    more = [PlanFile(path=RECORD, text=to_json(make_record(target)))]
+    if commands:
+        more.append(PlanFile(path="post-install.sh", text=POST_INSTALL % make_run_script(commands, done="RECIPE_RAN")))
+    if pip := make_pip_section(target):
+        more.append(PlanFile(path="requirements.txt", text="".join(f"{line}\n" for line in pip)))
+    return plan_one_step(
+        target,
         image=name,
-        image_kind="folder",
-        files=(*files, *list_job_files(job), *proof_files),
-        steps=(attach_job(step, job), verify),
+        definition=PlanFile(path="environment.yml", text=make_environment_file(target, with_pip=True)),
+        script=make_build_script(target, name=name),
+        more=more,
+        why=f"build the installation {name} with conda-containerize",
+        programs=() if target.site.build.backend_modules.get("tykky") else ("conda-containerize",),
+        produces=(f"{name}/bin/python3", f"{name}/container.sif", f"{name}/img.sqfs"),
         copies=list_audit_copies(target),
+    )
+
+
+def make_record(target: Target) -> InstalledFile:
+    """Make the record of what the installation is made of, which it keeps: an update compares it."""
+    return InstalledFile(
+        environment=make_environment_file(target, with_pip=False),
+        pip=tuple(make_pip_section(target)),
+        run=target.recipe.container.run,
     )
 
 
@@ -99,6 +95,7 @@ def make_build_script(target: Target, *, name: str) -> str:
     build = target.site.build
     part = f"{name}.part"
     post = ["--post-install", "post-install.sh"] if target.recipe.container.run else []
+    pip = ["--requirement", "requirements.txt"] if make_pip_section(target) else []
     lines = [
         "command -v conda-containerize >/dev/null ||",
         '    fail "conda-containerize is not installed, or its module is not loaded"',
@@ -109,9 +106,17 @@ def make_build_script(target: Target, *, name: str) -> str:
         'export CW_BUILD_TMPDIR="$work"',
         *isolate_caches(target),
         f"rm -rf {part} {name}.old",
-        f"mkdir {part}",
-        make_call("conda-containerize", "new", "--mamba", "--prefix", part, *post, "environment.yml") + " </dev/null",
+        "# RECIPE_UPDATE: an installation that gets what pip has to add, and the commands after the first RECIPE_RAN",
+        'if [ -n "${RECIPE_UPDATE:-}" ]; then',
+        f'    cp -a -- "$RECIPE_UPDATE" {part}',
+        f"    {' '.join(['conda-containerize update', *pip, *post, part])} </dev/null",
+        "else",
+        f"    mkdir {part}",
+        f"    {' '.join(['conda-containerize new --mamba --prefix', part, *post, 'environment.yml'])} </dev/null",
+        "fi",
         f'[ -x {part}/bin/python3 ] || fail "conda-containerize reported no error but wrote no wrappers"',
+        f"mkdir -p {part}/share",
+        f"cp {RECORD} {part}/share/",
         *make_audit_lines(target, part),
         f"if [ -e {name} ]; then mv {name} {name}.old; fi",
         f"mv {part} {name}",

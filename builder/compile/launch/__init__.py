@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from builder.compile.launch.container_scripts import make_container_script, make_job_environment, make_rank_script
 from builder.compile.launch.launchers import check_command
-from builder.compile.launch.local_folders import make_folders_script
-from builder.compile.launch.settings import SETTINGS_FILE, make_settings_script
+from builder.compile.launch.settings import SETTINGS_FILE, make_folders_script, make_settings_script
 from builder.compile.launch.shape import Shape, choose_job, count_ranks_per_node, make_shape
 from builder.compile.launch.suite_scripts import choose_suite, make_local_script, make_shape_script
 from builder.compile.render import read_template

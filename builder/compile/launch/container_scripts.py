@@ -10,9 +10,15 @@ from collections.abc import Mapping
 
 from builder.compile import shell
 from builder.compile.image_files import collect_run_variables, name_image
-from builder.compile.launch.devices import make_device_lines, make_torchrun_prefix, make_visibility_lines
-from builder.compile.launch.local_folders import list_local_folders
-from builder.compile.launch.settings import EVERYWHERE, SETTINGS_FILE, make_keep_lines, make_variables
+from builder.compile.launch.launchers import make_device_lines, make_torchrun_prefix, make_visibility_lines
+from builder.compile.launch.settings import (
+    EVERYWHERE,
+    SETTINGS_FILE,
+    collect_mpi_variables,
+    list_local_folders,
+    make_keep_lines,
+    make_variables,
+)
 from builder.compile.launch.shape import uses_whole_nodes
 from builder.compile.step_scripts import list_runtime_commands, make_module_lines, make_proxy_lines
 from builder.model.plan import ShellExpr, Word
@@ -29,7 +35,7 @@ _WITH_PATH = 'import os, sys; os.environ["PATH"] = sys.argv[1]; os.execvp(sys.ar
 
 def make_container_script(target: Target) -> str:
     """Define in_image, which runs a command in the image, and exec_image, which replaces the process by it."""
-    if target.backend == "tykky":
+    if target.traits.makes_folder:
         return _tykky(target)
     first, second = list_runtime_commands(target)
     lines = [
@@ -46,6 +52,8 @@ def make_container_script(target: Target) -> str:
         'if [ -n "${RECIPE_WORKDIR:-}" ]; then options+=(--bind "$RECIPE_WORKDIR"); fi',
         "# RECIPE_BINDS: the user's own, separated by commas",
         'if [ -n "${RECIPE_BINDS:-}" ]; then options+=(--bind "$RECIPE_BINDS"); fi',
+        *(_BIND_PLUGIN if target.site.launch.plugin_modules else []),
+        *_make_digits_lines('options+=(--bind "$RECIPE_MNIST:/media:ro")', "/media"),
         *_make_variable_lines(target),
         "",
         "# in_image COMMAND...: in the folder the script was started in, or in RECIPE_WORKDIR",
@@ -62,6 +70,28 @@ def make_container_script(target: Target) -> str:
     return "\n".join(lines) + "\n"
 
 
+# The wrappers set SINGULARITY_BIND themselves, and add these (generate_wrappers.sh of hpc-container-wrapper b0956d9).
+_EXTRA_BINDS = [
+    "# RECIPE_BINDS: the user's own, separated by commas; the wrappers read theirs from CW_EXTRA_BIND_MOUNTS",
+    'for path in "${RECIPE_BINDS:-}" "${RECIPE_MNIST:-}"; do',
+    '    case "${path:+,${CW_EXTRA_BIND_MOUNTS:-},}" in "" | *",$path,"*) continue ;; esac',
+    '    export CW_EXTRA_BIND_MOUNTS="${CW_EXTRA_BIND_MOUNTS:+$CW_EXTRA_BIND_MOUNTS,}$path"',
+    "done",
+]
+
+
+def _make_digits_lines(bind: str, place: str) -> list[str]:
+    """Make the lines that give the workloads which train the user's digits; every image has /media."""
+    return [
+        "# RECIPE_MNIST: a folder with MNIST's files, for the workloads that train",
+        "digits=()",
+        'if [ -n "${RECIPE_MNIST:-}" ]; then',
+        *([f"    {bind}"] if bind else []),
+        f"    digits+=(--data {place})",
+        "fi",
+    ]
+
+
 def _explain_no_runtime(target: Target) -> str:
     first, second = list_runtime_commands(target)
     text = f"recipe: error: neither {first} nor {second} is installed"
@@ -76,6 +106,7 @@ def _make_options(target: Target) -> list[str]:
     flags += [word for bind in runtime.binds for word in ("--bind", ShellExpr(bind))]
     lines = ["options=(" + " ".join(shell.quote_word(flag) for flag in flags) + ")"]
     if runtime.optional_binds:
+        lines += ["# shellcheck disable=SC2043"] if len(runtime.optional_binds) == 1 else []
         lines.append("for path in \\")
         lines += [f"    {shell.quote_word(ShellExpr(bind))} \\" for bind in runtime.optional_binds]
         lines[-1] = lines[-1].removesuffix(" \\")
@@ -115,7 +146,7 @@ def _make_variable_lines(target: Target) -> list[str]:
 
 def _find_late_variable(target: Target) -> str:
     """Return the variable that tykky's wrappers set themselves; it is set after them."""
-    return "PATH" if target.backend == "tykky" else ""
+    return "PATH" if target.traits.makes_folder else ""
 
 
 def _tykky(target: Target) -> str:
@@ -126,6 +157,8 @@ def _tykky(target: Target) -> str:
         f'image=${{RECIPE_IMAGE:-"$PWD/{name_image(target)}"}}',
         'export PATH="$image/bin:$PATH"',
         *shell.export(ISOLATION),
+        *_EXTRA_BINDS,
+        *_make_digits_lines("", '"$RECIPE_MNIST"'),
         *_make_variable_lines(target),
         "",
         "# in_image COMMAND...: the wrappers of the installation start its container",
@@ -159,7 +192,7 @@ PORT_BASE = 10000
 _MASTER_ADDR = {
     "first-host": [
         'hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || fail "scontrol does not name the nodes of this job"',
-        "MASTER_ADDR=${hosts%%$'\\n'*}",
+        "MASTER_ADDR=${hosts%%$'\\n'*}{suffix}",
     ],
     "hostname-ip": ["MASTER_ADDR=$(hostname -i | cut -d ' ' -f 1)"],
 }
@@ -194,17 +227,18 @@ def make_job_environment(target: Target) -> str:
         "# PYTHONPATH of host modules is for the host's Python; the user's own is for the image too.",
         "python_path=${PYTHONPATH-}",
         *make_module_lines((*site.runtime.modules, *site.runtime.run_modules)),
+        *_make_plugin_lines(target),
         "unset PYTHONHOME PYTHONPATH",
         'if [ -n "$python_path" ]; then export PYTHONPATH="$python_path"; fi',
         "set -u",
     ]
     lines += [f"unset {' '.join(launch.unset)}"] if launch.unset else []
     lines += [
-        *_MASTER_ADDR[launch.master_addr],
+        *(line.replace("{suffix}", launch.master_suffix) for line in _MASTER_ADDR[launch.master_addr]),
         "export MASTER_ADDR",
         *(_FREE_PORT_FUNCTION if launch.master_port == FREE_PORT else []),
         *make_proxy_lines(target),
-        *make_variables({**EVERYWHERE, **launch.environment}),
+        *make_variables({**EVERYWHERE, **collect_mpi_variables(launch), **launch.environment}),
     ]
     one = make_variables(launch.one_node_environment)
     many = make_variables(launch.multi_node_environment)
@@ -215,6 +249,21 @@ def make_job_environment(target: Target) -> str:
         lines.append("fi")
     lines += make_visibility_lines(target)
     return "\n".join(lines) + "\n"
+
+
+_BIND_PLUGIN = [
+    "# The network plug-in, a file of this machine that the user or a module of the site names",
+    'if [ -f "${NCCL_NET_PLUGIN:-}" ]; then options+=(--bind "${NCCL_NET_PLUGIN%/*}"); fi',
+]
+
+
+def _make_plugin_lines(target: Target) -> list[str]:
+    """Make the lines that load the modules of the network plug-in; jobs of one node need none."""
+    modules = target.site.launch.plugin_modules
+    if not modules:
+        return []
+    lines = [*make_module_lines(modules), "find_plugin"]
+    return ['if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then', *(f"    {line}" for line in lines), "fi"]
 
 
 def make_port_lines(target: Target, job: Job) -> list[str]:

@@ -1,4 +1,8 @@
-"""The shape of a job: nodes, devices and ranks, adapted from the shapes in the site's file."""
+"""The shape of a job: nodes, devices and ranks, from the shapes in the site's file and the user's choice.
+
+The choice changes the site: its jobs request one task for each rank (srun) or one task a node that starts the ranks
+(torchrun).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from builder.model.finding import ConfigError, Finding
-from builder.model.site import Job, Purpose
+from builder.model.finding import ConfigError, Finding, Location, UnsupportedError
+from builder.model.site import LAUNCHER_NAMES, GpuVisibility, Job, Launcher, Purpose, Site
 from builder.model.target import Target
 
 _MEMORY = re.compile(r"(\d+)([KMGT]?)")
@@ -122,12 +126,17 @@ def _scale(target: Target, job: Job, *, devices: int, one: Job, share: float) ->
     )
 
 
+def parse_kibibytes(size: str) -> int:
+    """A size of memory as Slurm writes it, 0 for another text."""
+    found = _MEMORY.fullmatch(size)
+    return int(found[1]) * _KIB[found[2]] if found else 0
+
+
 def _scale_memory(options: Mapping[str, str], *, share: float) -> dict[str, str]:
     """Scale the memory option; `mem-per-gpu` and `mem-per-cpu` need no change."""
     scaled = dict(options)
-    found = _MEMORY.fullmatch(scaled.get("mem", ""))
-    if found is not None and int(found[1]):
-        mebibytes = int(int(found[1]) * _KIB[found[2]] * share) // 1024
+    if size := parse_kibibytes(scaled.get("mem", "")):
+        mebibytes = int(size * share) // 1024
         scaled["mem"] = f"{mebibytes // 1024}G" if mebibytes % 1024 == 0 else f"{mebibytes}M"
     return scaled
 
@@ -143,3 +152,56 @@ def _find_job(target: Target, purpose: Purpose) -> Job:
 
 def _make_error(message: str, fix: str) -> ConfigError:
     return ConfigError(Finding(code="launch-shape", message=message, fix=fix))
+
+
+_SHAPES = ("gpu", "node", "nodes")
+
+
+def choose_launch(site: Site, *, launcher: str | None = None, gpu_visibility: str | None = None) -> Site:
+    """Return the site with another launcher or visibility; None keeps the site's own.
+
+    Raises UnsupportedError with the reason if the site does not allow it.
+    """
+    if gpu_visibility:
+        site = _choose_visibility(site, gpu_visibility)
+    if not launcher or LAUNCHER_NAMES[launcher] == site.launch.launcher:
+        return site
+    wanted = LAUNCHER_NAMES[launcher]
+    _check_launcher(site, launcher)
+    jobs = {name: _reshape(job, wanted) if name in _SHAPES else job for name, job in site.scheduler.jobs.items()}
+    launch = replace(site.launch, launcher=wanted)
+    return replace(site, launch=launch, scheduler=replace(site.scheduler, jobs=jobs))
+
+
+def _choose_visibility(site: Site, word: str) -> Site:
+    if site.gpu is None:
+        raise _make_refusal("option-value", f"'{site.name}' has no GPUs", "leave it out", option="--gpu-visibility")
+    visibility: GpuVisibility = "rank" if word == "rank" else "node"
+    return replace(site, launch=replace(site.launch, gpu_visibility=visibility))
+
+
+def _check_launcher(site: Site, launcher: str) -> None:
+    launch = site.launch
+    if launcher == "torchrun" and launch.torchrun_refused:
+        message = f"torchrun must not be used on '{site.name}': {launch.torchrun_refused}"
+        raise _make_refusal("launch-torchrun", message, f"leave it out: {launch.launcher} starts the ranks")
+    if site.scheduler.kind == "none":
+        message = f"'{site.name}' has no Slurm: its ranks are processes of this machine"
+        raise _make_refusal("option-value", message, "leave it out; in an image with torch `--gpus N` starts N ranks")
+    if launch.launcher not in LAUNCHER_NAMES.values():
+        message = f"the ranks of '{site.name}' are started by {launch.launcher}, which its variables are for"
+        raise _make_refusal("option-value", message, f"leave it out; no other launcher is known to work on {site.name}")
+
+
+def _make_refusal(code: str, message: str, fix: str, *, option: str = "--launcher") -> UnsupportedError:
+    return UnsupportedError(Finding(code=code, message=message, at=Location(key=option), fix=fix))
+
+
+def _reshape(job: Job, launcher: Launcher) -> Job:
+    """Change the tasks of a job: its cores and devices stay."""
+    if launcher == "srun-torchrun":
+        cores = job.cpus_per_task * job.tasks_per_node if job.cpus_per_task else None
+        return replace(job, tasks_per_node=1, cpus_per_task=cores, ranks=job.tasks_per_node, bind=False)
+    ranks = job.ranks or max(1, job.devices)
+    cores = max(1, job.cpus_per_task // ranks) if job.cpus_per_task else None
+    return replace(job, tasks_per_node=ranks, cpus_per_task=cores, ranks=0)

@@ -14,8 +14,8 @@ from builder.compile.image_files import slugify
 from builder.compile.launch.container_scripts import make_port_lines
 from builder.compile.launch.launchers import LAUNCHERS, RANK_COMMAND, is_bound
 from builder.compile.launch.shape import count_ranks_per_node, uses_whole_nodes
+from builder.compile.smoke_step import MPI_WORKLOAD, choose_workloads, has_mpi_workload
 from builder.compile.step_scripts import JobScript, make_batch_script
-from builder.compile.workloads import choose_workloads
 from builder.model.plan import ShellExpr, Word
 from builder.model.site import Job, Purpose
 from builder.model.target import Target
@@ -28,19 +28,22 @@ SUITES: Mapping[str, tuple[str, ...]] = {
 }
 # One process, on the first rank; the others run on every rank.
 ONE_PROCESS = ("mnist", "imports")
+WITHOUT_DEVICE = ("imports", MPI_WORKLOAD)
+MPI_SECONDS = 300  # it takes a few; a start or an end that hangs is reported then
 RESERVED_SECONDS = 60  # seconds of a job that no workload may use
 
 
 def choose_suite(target: Target, purpose: Purpose) -> tuple[str, ...]:
-    """Choose the workloads of a shape: the probe and the recipe's, else all; none without torch and imports."""
+    """Choose the workloads of a shape: the probe and the recipe's, else all; none without torch, imports and MPI."""
+    mpi = (MPI_WORKLOAD,) if purpose != "gpu" and has_mpi_workload(target) else ()
     if not choose_workloads(target):
-        return ("imports",) if target.recipe.container.smoke.imports else ()
+        return mpi or (("imports",) if target.recipe.container.smoke.imports else ())
     chosen = target.recipe.container.smoke.workloads
     suite = SUITES[purpose]
     if chosen is None:
-        return suite
+        return (*suite, *mpi)
     # The probe checks the machine and the launch, which do not depend on the recipe.
-    return tuple(name for name in suite if name in chosen or name == "probe")
+    return (*(name for name in suite if name in chosen or name == "probe"), *mpi)
 
 
 def make_suite_lines(target: Target, job: Job | None, *, purpose: Purpose) -> Lines:
@@ -56,11 +59,19 @@ def make_suite_lines(target: Target, job: Job | None, *, purpose: Purpose) -> Li
         lines.append(f"ranks={_make_rank_count(target, job)}")
     if "allreduce" in suite:
         lines += _make_floor_lines(target, job)
-    lines += _make_device_lines(target, job) if suite != ("imports",) else []
+    network = purpose == "nodes" and job is not None and bool(target.site.launch.expect_network)
+    network = network and "probe" in suite and not target.lacks_plugin
+    if network:
+        names = ["--expect-network", "|".join(target.site.launch.expect_network)]
+        one = '[ "$SLURM_JOB_NUM_NODES" -eq 1 ]'
+        lines += [f"network=({shell.quote_command(names)})", f"if {one}; then network=(); fi # sbatch --nodes=1"]
+    lines += _make_device_lines(target, job) if set(suite) - set(WITHOUT_DEVICE) else []
     limit = max(60, (job.minutes * 60 - RESERVED_SECONDS) // len(suite)) if job is not None else 600
     for name in suite:
-        words: list[Word] = ["--timeout", str(limit), *_make_expectations(target, job, purpose=purpose, name=name)]
-        lines.append(_workload(name, words, variables=name == "probe" and job is not None))
+        seconds = min(limit, MPI_SECONDS) if name == MPI_WORKLOAD else limit
+        words: list[Word] = ["--timeout", str(seconds), *_make_expectations(target, job, purpose=purpose, name=name)]
+        probe = name == "probe" and job is not None
+        lines.append(_workload(name, words, variables=probe, network=network and probe))
     return [*lines, "conclude_suite"]
 
 
@@ -70,10 +81,11 @@ def _make_rank_count(target: Target, job: Job) -> str:
     return f"$(({each} * SLURM_JOB_NUM_NODES))"
 
 
-def _workload(name: str, words: list[Word], *, variables: bool) -> str:
+def _workload(name: str, words: list[Word], *, variables: bool, network: bool) -> str:
     call = shell.quote_command([f"{'one_process' if name in ONE_PROCESS else 'every_rank'}", name, *words])
-    more = ' "${expected_variables[@]}"' if variables else ""
-    more += ' "${device[@]}"' if name != "imports" else ""
+    more = ' "${network[@]}"' if network else ""
+    more += ' "${expected_variables[@]}"' if variables else ""
+    more += ' "${device[@]}"' if name not in WITHOUT_DEVICE else ""
     more += ' "${floors[@]}"' if name == "allreduce" else ""
     return call + more + (' --started "$(date +%s.%N)"' if name == "startup" else "")
 
@@ -95,15 +107,17 @@ def _make_expectations(target: Target, job: Job | None, *, purpose: Purpose, nam
     if purpose != "gpu" and name not in ONE_PROCESS:
         # If the launcher's variables do not reach the image, it must not pass as a world of one.
         words += ["--expect-ranks", ShellExpr("${ranks}")]
+    if name == MPI_WORKLOAD and target.site.launch.mpi != "unknown":
+        words += ["--expect-mpi", target.site.launch.mpi]
     if name == "ddp" and job is not None:
         # It saves at the time limit; a requeued job, or one submitted again, resumes there.
         words += ["--snapshot", ShellExpr("${results}/ddp-${ranks}.snapshot")]
     if name == "probe" and job is not None:
-        words += _probe(target, job, purpose=purpose)
+        words += _probe(target, job)
     return words
 
 
-def _probe(target: Target, job: Job, *, purpose: Purpose) -> list[Word]:
+def _probe(target: Target, job: Job) -> list[Word]:
     site, launch = target.site, target.site.launch
     words: list[Word] = []
     if is_bound(target, job):
@@ -115,20 +129,23 @@ def _probe(target: Target, job: Job, *, purpose: Purpose) -> list[Word]:
         words += ["--expect-devices", ShellExpr("${tasks}") if late else str(job.devices)]
         if site.gpu.vendor != "intel":
             words += ["--expect-gfx", site.gpu.target]
-    if purpose == "nodes" and launch.expect_network:
-        words += ["--expect-network", "|".join(launch.expect_network)]
     for path in launch.cache_not_under:
         words += ["--cache-not-under", path]
     return words
 
 
 def _make_floor_lines(target: Target, job: Job | None) -> Lines:
-    """Make the bandwidth floors by number of nodes; they are known for whole nodes only."""
+    """Make the bandwidth floors by number of nodes; they are known for whole nodes only.
+
+    Between nodes there is none that TCP could not reach.
+    """
     bandwidth = target.site.launch.bandwidth
     if job is None or not bandwidth or not uses_whole_nodes(target, job):
         return ["floors=()"]
     lines = ["floors=()", "case $SLURM_JOB_NUM_NODES in"]
     for nodes, sizes in bandwidth.items():
+        if nodes != "1" and target.lacks_plugin:
+            continue
         words = [
             word for size, figure in sizes.items() for word in ("--floor", f"{size}={_compute_floor(target, figure)}")
         ]
@@ -137,8 +154,8 @@ def _make_floor_lines(target: Target, job: Job | None) -> Lines:
 
 
 def _compute_floor(target: Target, figure: str) -> str:
-    """Return the measured bandwidth less the site's tolerance, in GB/s."""
-    return f"{float(figure) * (100 - target.site.launch.bandwidth_tolerance) / 100:.4g}"
+    """Return the measured bandwidth less the site's tolerance, in GB/s; rounded it would be another figure."""
+    return f"{float(figure) * (100 - target.site.launch.bandwidth_tolerance) / 100:.10g}"
 
 
 def make_local_script(target: Target, *, ranks: bool) -> str:

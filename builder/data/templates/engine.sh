@@ -26,6 +26,13 @@ json_word() {
     printf '"%s"' "${text//[[:cntrl:]]/ }"
 }
 
+# for_processor NAME: stops where the machine has other processors than the nodes that the image is for.
+for_processor() {
+    local here
+    here=$(uname -m)
+    [ "$here" = "$1" ] || fail "the image is for $1 processors, and this machine has $here: build on one of $1, or in a job"
+}
+
 # answer FILE: reports what the image has answered (verify.py), where it has. What is in the image may have made the file.
 answer() {
     if [ -f "$1" ] && [ ! -L "$1" ]; then
@@ -65,6 +72,12 @@ pick_runtime() {
     esac
 }
 
+# need_proot: SingularityCE builds a definition file without privileges where it finds proot on PATH; install.sh hears of it.
+need_proot() {
+    command -v proot >/dev/null || fail "proot is not installed, or its module is not loaded: this site builds definition files with it"
+    export "${flavour}ENV_RECIPE_PROOT=yes"
+}
+
 # What may be the Python for the programs that travel with the plan: 3.10 or newer.
 pythons=("${RECIPE_PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11 python3.10)
 
@@ -73,7 +86,7 @@ pick_python() {
     local name
     for name in "${pythons[@]}"; do
         python=$(command -v "${name:-none}") || continue
-        if "$python" -S -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then return 0; fi
+        if "$python" -E -S -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then return 0; fi
     done
     fail "there is no Python 3.10 or newer here: load its module, or set RECIPE_PYTHON"
 }
@@ -92,6 +105,31 @@ login_for() {
         echo "recipe: note: the login in the environment is not shown to $1: set RECIPE_REGISTRY=$1 where it is for it"
     fi
     unset APPTAINER_DOCKER_USERNAME APPTAINER_DOCKER_PASSWORD SINGULARITY_DOCKER_USERNAME SINGULARITY_DOCKER_PASSWORD
+}
+
+# image_alone: a test judges the image, and nothing of this machine: variables that change what Python imports, and those of
+# the engines that change PATH, packages or files of the image. What a recipe sets for its image is set after this.
+image_alone() {
+    local name bind engine binds=()
+    for name in "${!PYTHON@}" "${!APPTAINERENV_@}" "${!SINGULARITYENV_@}"; do
+        case ${name#*ENV_} in
+            PYTHONNOUSERSITE | PYTHONUNBUFFERED | PYTHONFAULTHANDLER | PYTHONHASHSEED | PYTHONDONTWRITEBYTECODE) ;;
+            PYTHON* | PATH | PREPEND_PATH | APPEND_PATH | VIRTUAL_ENV | CONDA_PREFIX) unset "$name" ;;
+        esac
+    done
+    for engine in APPTAINER SINGULARITY; do unset "${engine}_ENV" "${engine}_ENV_FILE" "${engine}_OVERLAY"; done
+    for name in RECIPE_BINDS CW_EXTRA_BIND_MOUNTS {APPTAINER,SINGULARITY}_{BIND,BINDPATH}; do
+        IFS=, read -r -a binds <<<"${!name:-}"
+        for bind in "${binds[@]}"; do
+            case "$bind" in *:*) bind=${bind#*:} ;; esac
+            case "${bind%%:*}/" in
+                / | /opt/ | /opt/env/* | /opt/recipe/* | /usr/ | /usr/bin/* | /usr/lib/ | /usr/lib/python3* | /usr/local/ | \
+                    /usr/local/bin/* | /usr/local/lib/ | /usr/local/lib/python3* | */site-packages/* | */dist-packages/*)
+                    fail "$name puts '${bind%%:*}' of this machine in the place of the image's: a test is of the image alone, unset it"
+                    ;;
+            esac
+        done
+    done
 }
 
 # Binds that are meant for running break a build: their targets are not in the image yet.
@@ -201,7 +239,7 @@ own_cache() {
 }
 
 # The program that travels with the plan; where recipe runs the step its own: the same, compiled once.
-layering=(-B layering)
+layering=(-E -B layering) # -E: variables are for other Pythons of this machine
 if [ -n "${RECIPE_LAYERING:-}" ]; then layering=("$RECIPE_LAYERING"); fi
 
 # one_time BASE|ARCHIVE: sets $epoch, the time that all new files of the image get (docs/packing.md, "The same bytes"),
@@ -407,10 +445,10 @@ inside_build() {
     own_cache
     package_settings
     mkdir -p "$inputs/cache" "$inputs/given" "$inputs/uv" "$inputs/answer" "$work/uv" "$work/given" "$work/answer"
-    mkdir -m 1777 "$work/tmp" "$work/vartmp"
+    mkdir -m 1777 "$work/tmp" "$work/vartmp" "$work/shm"
     mkfifo "$work/given/ask" "$work/given/answer"
-    # An engine shows its own /tmp, where the caches and the work of others may lie.
-    build_binds=(--bind "$work/tmp:/tmp" --bind "$work/vartmp:/var/tmp" "${build_binds[@]}")
+    # An engine shows this machine's /tmp and /dev/shm, where the user has files and other builds their caches.
+    build_binds=(--bind "$work/tmp:/tmp" --bind "$work/vartmp:/var/tmp" --bind "$work/shm:/dev/shm" "${build_binds[@]}")
     build_binds=(--bind "$inputs:/mnt:ro" --bind "$work/uv:/mnt/cache" --bind "$work/given:/mnt/given:ro" "${build_binds[@]}")
     build_binds+=(--bind "$work/answer:/mnt/answer")
     if [ -d "$cache/uv" ]; then build_binds+=(--bind "$cache/uv:/mnt/uv:ro"); fi
@@ -427,7 +465,7 @@ offer_wheels() {
     mkfifo "$work/alive"
     for name in "${pythons[@]}"; do
         python=$(command -v "${name:-none}") || continue
-        "$python" -S -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
+        "$python" -E -S -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
         exec {said}< <(exec "$python" "${layering[@]}" offer image --given "$work/given" <"$work/alive")
         offering=$!
         exec {alive}>"$work/alive"
@@ -449,13 +487,17 @@ own_caches() {
 through_environment() {
     local item binds
     package_settings
-    [ "${#all_settings[@]}" -gt 0 ] || return 0
-    for item in "${all_settings[@]}"; do export "${flavour}ENV_$item"; done
-    # /mnt is in every image.
-    binds=$inputs:/mnt
-    for item in "${build_binds[@]}"; do
-        if [ "$item" != --bind ]; then binds=$binds,$item; fi
-    done
+    # The user's own files in this machine's /dev/shm are not for the recipe's packages.
+    mkdir -m 1777 "$work/shm"
+    binds=$work/shm:/dev/shm
+    if [ "${#all_settings[@]}" -gt 0 ]; then
+        for item in "${all_settings[@]}"; do export "${flavour}ENV_$item"; done
+        # /mnt is in every image.
+        binds=$binds,$inputs:/mnt
+        for item in "${build_binds[@]}"; do
+            if [ "$item" != --bind ]; then binds=$binds,$item; fi
+        done
+    fi
     export "${flavour}_BIND=$binds"
 }
 
@@ -493,7 +535,7 @@ audit_image() {
     local name
     for name in "${pythons[@]}"; do
         python=$(command -v "${name:-none}") || continue
-        "$python" -S -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
+        "$python" -E -S -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
         "$python" "${layering[@]}" audit audit.json "$1" || exit
         return 0
     done

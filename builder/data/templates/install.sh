@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fills an image while it is built; runs inside it, one part a call:
-#   install.sh system | python | links | tools | torch | packages | files | run | finish
+#   install.sh system | python | links | tools | torch | packages | own | files | run | finish
 # Everything that comes from the recipe lies in files beside this script and is read as data.
 # Written for POSIX sh: a base image need not have bash.
 set -eu
@@ -50,8 +50,63 @@ known_to_apt() {
     done <"$here/system.txt"
 }
 
+# In PRoot the engine has mounted files of its own over /etc/passwd and /etc/group. groupadd and useradd put new files in
+# their place, and fail; until the packages are in, others write into those files, which are not part of the image.
+ACCOUNTS="groupadd useradd groupmod usermod gpasswd chage chfn"
+
+replace_accounts() {
+    if groupadd -r recipe-try 2>/dev/null; then groupdel recipe-try && return 0; fi
+    say "users and groups cannot be added in PRoot: packages see theirs during this build only"
+    for name in $ACCOUNTS; do
+        for path in "/usr/sbin/$name" "/usr/bin/$name"; do
+            if [ -f "$path" ]; then mv "$path" "$path.recipe" && printf '%s\n' "$ACCOUNT" >"$path" && chmod 755 "$path"; fi
+        done
+    done
+}
+
+restore_accounts() {
+    for name in $ACCOUNTS; do
+        for path in "/usr/sbin/$name" "/usr/bin/$name"; do
+            [ -f "$path.recipe" ] || continue
+            # A package may have brought a newer one.
+            if [ "$(cat "$path")" = "$ACCOUNT" ]; then mv "$path.recipe" "$path"; else rm "$path.recipe"; fi
+        done
+    done
+}
+
+# shellcheck disable=SC2016 # its own variables
+ACCOUNT='#!/bin/sh
+# Takes the place of groupadd and useradd in a build by PRoot.
+for name; do :; done
+group="" number=""
+while [ "$#" -gt 1 ]; do
+    case "$1:${0##*/}" in
+        -u:useradd | --uid:useradd | -g:groupadd | --gid:groupadd) number=$2 ;;
+        -g:useradd | --gid:useradd) group=$2 ;;
+    esac
+    shift
+done
+add() {
+    if grep -q "^$name:" "$1"; then return 0; fi
+    [ -n "$number" ] || number=$((700 + $(grep -c "" "$1")))
+    printf "%s\n" "$name:x:$number:$2" >>"$1" || echo "recipe: note: $name could not be added to $1" >&2
+}
+case "${0##*/}" in
+    groupadd) add /etc/group "" ;;
+    useradd)
+        found=$(sed -n "s/^$group:[^:]*:\\([0-9]*\\):.*/\\1/p" /etc/group)
+        add /etc/passwd "${found:-${group:-65534}}::/nonexistent:/usr/sbin/nologin"
+        ;;
+esac'
+
 system() {
     has system.txt || return 0
+    if [ "${RECIPE_PROOT:-}" = yes ]; then replace_accounts; fi
+    install_system
+    if [ "${RECIPE_PROOT:-}" = yes ]; then restore_accounts; fi
+}
+
+install_system() {
     say "distribution packages"
     if command -v apt-get >/dev/null; then
         # Without a range of sub-ids apt's own unprivileged user does not exist in the build.
@@ -193,13 +248,57 @@ uv_install() {
     uv_alone "$@"
 }
 
+# Whatever uv has reported, each package that is asked for by name is there. Left out: one with a condition, which may
+# not apply, one that is given by its place alone, and one that the base image brings. `check_installed whole` looks for
+# the modules of each as well, but not for those of its tests, which commands of a recipe may remove.
+check_installed() {
+    missing=$("$(target_python)" -s - "$here/protected.txt" "${1:-}" "$here/requirements.txt" "$here/requirements-torch.txt" <<'END'
+import os, re, sys
+try:
+    from importlib.metadata import distributions
+except ImportError:  # before Python 3.8
+    sys.exit()
+
+def canonical(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+def lines(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
+
+def whole(found):
+    return all(os.path.exists(str(found.locate_file(file))) for file in found.files or () if MODULE.search(str(file)))
+
+MODULE = re.compile(r"^(?!\.\.|.*(?:^|/)(?:tests?|testing|benchmarks?|examples?|docs?)/).*\.(?:py|so)$")
+protected = {canonical(line.strip()) for line in lines(sys.argv[1])}
+known = {canonical(found.metadata["Name"] or ""): found for found in distributions()}
+name = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^]]*\])?\s*(?:[(=<>!~@\\#].*)?")
+texts = [line.strip() for path in sys.argv[3:] for line in lines(path) if ";" not in line]
+found = [name.fullmatch(text) for text in texts]
+names = [one.group(1) for one in found if one and not one.group(1).endswith((".whl", ".gz", ".zip"))]
+names = [one for one in names if canonical(one) not in protected]
+here = {one for one in names if canonical(one) in known}
+broken = {one for one in here if sys.argv[2] and not whole(known[canonical(one)])}
+print(*sorted({*names} - here | broken))
+END
+    ) || fail "the packages that were installed cannot be listed"
+    if [ -n "$missing" ] && [ -n "${1:-}" ]; then
+        fail "a command of container.run removed packages or modules of the recipe: $missing: keep them, or take them out of the recipe"
+    fi
+    if [ -n "$missing" ]; then fail "uv reported no error, and these packages are not installed: $missing"; fi
+}
+
 # In a shell of its own: no later part sees the settings that are shown while something is built.
 uv_alone() (
     # shellcheck disable=SC1091
     if [ -f /mnt/given/settings ]; then . /mnt/given/settings; fi
     # An index in uv's variables (a mirror of the default one) wins over the file's: it has other builds of torch.
     if [ "${own_index:-no}" = yes ]; then unset UV_DEFAULT_INDEX UV_INDEX_URL UV_INDEX UV_EXTRA_INDEX_URL; fi
-    "$uv" pip install "$@"
+    # Variant wheels (PEP 825), a preview of uv's, are chosen for the machine that builds.
+    "$uv" pip install --no-preview "$@"
 )
 
 torch() {
@@ -217,11 +316,17 @@ packages() {
     if has requirements.txt; then
         say "Python packages"
         set -- -r "$here/requirements.txt"
-        if grep -qxe --require-hashes "$here/requirements.txt"; then
+        if grep -qxe --require-hashes "$here/requirements.txt" && { has lock || has requirements-torch.txt; }; then
             # Such a file lists everything. What is here already, the site's torch, has no hash in it.
             set -- "$@" --no-deps
+        elif grep -qe ' --hash=' "$here/requirements.txt" && ! has requirements-torch.txt && [ "$(place)" != base ]; then
+            # As pip does: where one package has a hash, those that it requires need one.
+            set -- "$@" --require-hashes
         elif has constraints.txt; then
             set -- "$@" -c "$here/constraints.txt"
+        fi
+        if grep -qe ' --hash=' "$here/requirements.txt" && grep -qe '^--no-binary ' "$here/requirements.txt"; then
+            say "built from sources, as --no-binary asks: $(sed -n 's/^--no-binary //p' "$here/requirements.txt" | xargs)"
         fi
         # uv passes over these options of pip's in a file, and takes them on its command line.
         if grep -qxe --pre "$here/requirements.txt"; then set -- "$@" --prerelease allow; fi
@@ -239,6 +344,7 @@ packages() {
             export UV_NO_CACHE
         fi
         uv_install "$@"
+        check_installed
     fi
     # What is locked to a commit has no other hash.
     if has requirements-commits.txt; then uv_install --no-deps -r "$here/requirements-commits.txt"; fi
@@ -247,12 +353,30 @@ packages() {
     fi
 }
 
+# The recipe's own folders: copies, since an image follows no folder of another machine.
+own() {
+    has requirements-own.txt || return 0
+    say "the recipe's own packages"
+    chmod -R a+rX "$here/local"
+    set -- -r "$here/requirements-own.txt"
+    if has constraints.txt; then set -- "$@" -c "$here/constraints.txt"; fi
+    if grep -qxe --pre "$here/requirements.txt" 2>/dev/null; then set -- "$@" --prerelease allow; fi
+    # What another content of these folders became has the same name in the cache.
+    UV_NO_CACHE=1
+    export UV_NO_CACHE
+    uv_install "$@"
+    unset UV_NO_CACHE
+    if [ "$(place)" = base ]; then "$(target_python)" "$here/protect.py" check; fi
+}
+
 files() {
     [ -d "$here/root" ] || return 0
     say "files"
     # Not -a: the image's own folders on the way (/, /opt ...) keep their modes.
     chmod -R a+rX "$here/root"
+    : >"$here/began"
     cp -RP "$here/root/." /
+    refresh
 }
 
 run() {
@@ -261,17 +385,166 @@ run() {
     say "the recipe's own commands"
     # -x: the log says which command failed.
     code=0
-    rm -f "$here/reached"
-    recipe_reached="$here/reached" PATH="$prefix/bin:$PATH" sh -ex "$here/run.sh" || code=$?
+    had=$(first_package)
+    list_conda >"$here/conda.before"
+    runs=$(started)
+    rm -f "$here/reached" "$here/closed"
+    : >"$here/began"
+    list_closed >"$here/closed.before"
+    recipe_reached="$here/reached" recipe_install="$here/install.sh" PATH="$prefix/bin:$PATH" \
+        sh -ex "$here/run.sh" || code=$?
+    look
+    if read -r number path 2>/dev/null <"$here/closed"; then
+        text=$(sed -n "/echo \"$number of /{n;p;q;}" "$here/run.sh" | cut -c 1-100) || text="see the recipe"
+        fail "command $number of container.run ($text) closed or removed '$path': users could not start the image"
+    fi
     proved "$code" "$here/reached"
+    set -- "$prefix"/lib/python3*/site-packages/*.dist-info
+    if [ -n "$had" ] && [ ! -e "$1" ]; then
+        fail "a command of container.run removed the packages in '$prefix': leave that folder as it is"
+    fi
+    case "$runs $(started)" in
+        "same same" | "other other" | none*) ;;
+        same*other*) fail "a command of container.run removed '$prefix/pyvenv.cfg' or changed what the Python of '$prefix' imports from: leave it as it is" ;;
+        *) fail "a command of container.run removed or changed the Python of '$(dirname "$(dirname "$(target_python)")")', which no longer runs: leave it as it is" ;;
+    esac
+    refresh
+    if [ -n "$had" ] || [ "$(place)" = base ]; then check_installed whole; fi
+    check_conda
     if [ "$(place)" = base ]; then
         "$(target_python)" "$here/protect.py" check
     fi
 }
 
-# proved CODE FILE: the file names the last of the recipe's commands that has begun, `2 of 3`.
+# The conda packages that are there, by their records.
+list_conda() { printf '%s\n' "$prefix"/conda-meta/*.json | sed -n 's,^.*/\([^/]*\)-[^-/]*-[^-/]*\.json$,\1,p'; }
+
+# Of the conda packages that the recipe names, or that its lock lists, none was removed by its commands.
+check_conda() {
+    [ "$(place)" = conda ] || return 0
+    gone=$(list_conda | grep -Fxv -f - "$here/conda.before" | grep -Fx "$(asked_of_conda)" | xargs) || gone=""
+    if [ -n "$gone" ]; then
+        fail "a command of container.run removed conda packages of the recipe: $gone: keep them, or take them out of the recipe"
+    fi
+}
+
+asked_of_conda() {
+    if has conda-explicit.txt; then
+        sed -n 's,^.*/\([^/]*\)-[^-/]*-[^-/]*$,\1,p' "$here/conda-explicit.txt"
+    elif has environment.yml; then
+        sed -n "/^dependencies:/,\$ s/^  - [\"']\{0,1\}\([^ :=]*::\)\{0,1\}\([A-Za-z0-9._-]*\).*/\2/p" "$here/environment.yml"
+    fi
+}
+
+# started: `same` where the Python that has the packages runs and imports from its own folder, else `other` or `none`. Only
+# a Python can answer: the question has a number that no other program knows.
+started() {
+    case "$(place)" in base) set -- python3 ;; *) set -- "$prefix/bin/python" "$prefix/bin/python3" ;; esac
+    for python; do
+        answer=$("$python" -c 'import os, sys; at = sys.argv[1]; here = not os.path.isabs(at) or os.path.samefile(sys.prefix, at)
+print(int(sys.argv[2]) * 7919, here)' "${python%/bin/python*}" $$ 2>/dev/null) || answer=""
+        case "$answer" in
+            "$(($$ * 7919)) True") ;;
+            "$(($$ * 7919)) False") echo other && return 0 ;;
+            *) echo none && return 0 ;;
+        esac
+    done
+    echo same
+}
+
+# refresh: Python does not compare a .pyc file of ours with its source. Those of sources that were changed since `began`
+# are compiled again, or removed where that fails.
+refresh() {
+    if [ ! -e "$here/began" ]; then return 0; fi
+    PYTHONHASHSEED=0 "$(target_python)" -s - "$here/began" "$prefix/lib" <<'END' || true
+import os, sys
+sys.path[:] = [path for path in sys.path if path]
+import importlib.util, py_compile
+
+began = os.stat(sys.argv[1]).st_mtime - 0.05
+
+def stale(source, compiled):
+    with open(source, "rb") as file:
+        text = file.read()
+    with open(compiled, "rb") as file:
+        head = file.read(16)
+    if head[4:8] == bytes(4):  # of the usual kind, with time and size
+        times = int(os.stat(source).st_mtime), len(text)
+        return head[8:16] != b"".join((number & 0xFFFFFFFF).to_bytes(4, "little") for number in times)
+    return head[8:16] != importlib.util.source_hash(text)
+
+def renew(source, optimization):
+    compiled = importlib.util.cache_from_source(source, optimization=optimization)
+    if not os.path.isfile(compiled) or not stale(source, compiled):
+        return
+    try:
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        level = int(optimization or 0)
+        py_compile.compile(source, cfile=compiled, doraise=True, optimize=level, invalidation_mode=mode)
+    except Exception:  # no source of this Python, or a folder that is not the image's
+        os.remove(compiled)
+
+seen = set()
+for top in [sys.argv[2], *sys.path]:
+    for folder, folders, names in os.walk(top):
+        if folder in seen:
+            folders.clear()
+            continue
+        seen.add(folder)
+        for name in names:
+            path = os.path.join(folder, name)
+            if name.endswith(".py") and os.lstat(path).st_ctime >= began and os.path.isfile(path):
+                for optimization in ("", 1, 2):
+                    renew(path, optimization)
+END
+}
+
+# What an image starts with and users of it cannot read, or what is missing of it.
+list_closed() {
+    for path in /lib64/ld-linux-x86-64.so.2 /lib/ld-linux-aarch64.so.1 /bin/sh /usr/bin/env / /etc /usr /usr/bin /usr/lib /usr/local /usr/local/bin /bin /lib /lib64 /opt /opt/recipe \
+        "$prefix" "$prefix/bin" "$prefix/bin/python" "$prefix/lib" "$prefix"/lib/python3* "$prefix"/lib/python3*/site-packages; do
+        # What is below the environment is listed, too.
+        case "$path $(ls -ldL "$path" 2>/dev/null || :)" in
+            *" "???????r?[xt]*) continue ;;
+            "$prefix"*) ;;
+            *" "?????????[xt]*) continue ;;
+        esac
+        echo "$path"
+    done
+}
+
+# look: after each of the recipe's commands; notes the one that has closed what was open before.
+look() {
+    refresh
+    if [ -s "$here/closed" ] || ! read -r number _ 2>/dev/null <"$here/reached"; then return 0; fi
+    list_closed | while IFS= read -r path; do
+        if ! was_closed "$path"; then echo "$number $path" >"$here/closed" && break; fi
+    done
+}
+
+# was_closed PATH: without a program, which may be what was removed.
+was_closed() {
+    while IFS= read -r known; do
+        if [ "$known" = "$1" ]; then return 0; fi
+    done <"$here/closed.before"
+    return 1
+}
+
+# The first package of the environment, nothing where there is none.
+first_package() {
+    set -- "$prefix"/lib/python3*/site-packages/*.dist-info
+    if [ -x "$prefix/bin/python" ] && [ -e "$1" ]; then echo "$1"; fi
+}
+
+# proved CODE FILE: the file names the last of the recipe's commands that has begun, `2 of 3`, and `2 of 3 until` while
+# they can hide by a trap that they have failed.
 proved() {
-    if ! read -r number _ total <"$2"; then fail "the recipe's own commands did not begin"; fi
+    if [ ! -e "$here/run.sh" ]; then
+        fail "a command of container.run removed files of '$here', with which the build works: leave /opt/recipe as it is"
+    fi
+    if ! read -r number _ total until 2>/dev/null <"$2"; then
+        fail "the recipe's own commands did not begin, or one of them removed '$2'"
+    fi
     if [ "$1" != 0 ]; then
         say "command $number of container.run failed with exit code $1" >&2
         exit "$1"
@@ -279,6 +552,7 @@ proved() {
     if [ "$number" != "$total" ]; then
         fail "command $number of container.run ends the shell: $((total - number)) of $total commands did not run"
     fi
+    if [ -n "$until" ]; then fail "command $number of container.run ends the shell, and a trap hides how it ended"; fi
 }
 
 # What holds times of this build and is of no use in an image.
@@ -314,13 +588,13 @@ finish() {
 }
 
 case "${1:-}" in
-    system | python | links | tools | torch | packages | files | run | finish) "$1" ;;
+    system | python | links | tools | torch | packages | own | files | run | finish | look) "$1" ;;
     all)
         # No other program of this machine in sight, whose environment may hold a login; not every base image can do that.
         if [ -z "${2:-}" ] && unshare --pid --fork --mount-proc true 2>/dev/null; then
             exec unshare --pid --fork --mount-proc sh "$0" all apart
         fi
-        for part in system python torch packages files run finish; do "$part"; done
+        for part in system python torch packages own files run finish; do "$part"; done
         ;;
-    *) fail "usage: install.sh system|python|links|tools|torch|packages|files|run|finish|all" ;;
+    *) fail "usage: install.sh system|python|links|tools|torch|packages|own|files|run|finish|all" ;;
 esac

@@ -48,3 +48,13 @@ site_variable() {
     # Those for launchers and runtimes may be changed before the image sees them.
     case $1 in SLURM_* | APPTAINERENV_* | SINGULARITYENV_*) ;; *) expected_variables+=(--expect-variable "$1=${!1}") ;; esac
 }
+
+# find_plugin: sets NCCL_NET_PLUGIN to the user's or a module's; container.sh binds its folder where it is a file.
+find_plugin() {
+    export NCCL_NET_PLUGIN="${own_values[NCCL_NET_PLUGIN]-${NCCL_NET_PLUGIN-}}"
+    if [ -f "$NCCL_NET_PLUGIN" ]; then
+        NCCL_NET_PLUGIN=$(readlink -f -- "$NCCL_NET_PLUGIN") # a link may lead out of its folder
+    elif [ -z "${own_values[NCCL_NET_PLUGIN]+set}" ]; then
+        echo "recipe: warning: no module has set NCCL_NET_PLUGIN to a file: NCCL and RCCL have no plug-in between nodes" >&2
+    fi
+}

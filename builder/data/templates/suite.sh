@@ -1,7 +1,7 @@
 # The smoke suite: workloads one after the other, judged together; sourced by the scripts beside it.
 # Uses engine.sh, container.sh and launch (of the script that sources it).
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # ranks, device, floors: of the script that sources it
+# shellcheck disable=SC2154 # ranks, device, floors: of the script that sources it; digits: of container.sh
 stopped=""
 
 # begin_suite SHAPE WORKLOAD...: an empty folder for the results, or an error before anything starts.
@@ -17,18 +17,63 @@ begin_suite() {
     expected=$(IFS=, && printf '%s' "$*")
     # The suite is ours: nothing of the user's Python belongs into it, and it works in the plan folder. The TMPDIR of the
     # shell that submitted it may lie on another machine, be no folder of the image, or be too long for a socket.
-    unset PYTHONPATH RECIPE_WORKDIR TMPDIR
+    unset RECIPE_WORKDIR TMPDIR
+    image_alone
     if type heed_stop >/dev/null 2>&1; then heed_stop; fi
 }
 
-# ranks_ended CODE: returns the code of a launch by srun. Where one rank fails srun ends the others, and with 143 itself: that
-# of a job which goes on, and was not told to end, is a failure.
+# The exit code of the first task that failed, from what srun prints: by a code, or by a signal (128 and its number).
+first_failed='/srun: error: .*: tasks\{0,1\} [^:]*: /{
+s/.*: Exited with exit code \([0-9]\{1,3\}\)$/\1/
+s/.*: Illegal instruction.*/132/
+s/.*: Aborted.*/134/
+s/.*: Bus error.*/135/
+s/.*: Floating point exception.*/136/
+s/.*: Killed.*/137/
+s/.*: Segmentation fault.*/139/
+s/.*: Terminated.*/143/
+/^[0-9]*$/{
+p
+:rest
+n
+b rest
+}
+}'
+
+# run_ranks SRUN...: one launch by srun. Where one rank fails srun ends the others, and exits with the highest code of all:
+# the code of this function is that of the first rank that failed.
+run_ranks() {
+    local code=0 folder listener said found answer first=""
+    folder=$(mktemp -d) && mkfifo "$folder/said"
+    # shellcheck disable=SC2094 # the answer is read when the listener has ended
+    exec {found}>"$folder/first" {answer}<"$folder/first"
+    (trap '' TERM INT HUP && tr '\r' '\n' <"$folder/said" | sed -n "$first_failed" >&"$found") &
+    listener=$!
+    exec {said}>"$folder/said" {found}>&-
+    rm -r "$folder"
+    # All that srun prints goes on at once; the copy ends with it.
+    "$@" 2> >(trap '' TERM INT HUP PIPE && exec tee "/dev/fd/$said" >&2) || code=$?
+    exec {said}>&-
+    wait "$listener" || true
+    read -r first <&"$answer" || true
+    exec {answer}<&-
+    ranks_ended "$code" "$first"
+}
+
+# told_to_end: whether this job was told to end, by a signal or by the time limit.
+told_to_end() { [ -e "${RECIPE_STOP:-.none}" ] || [ -e "${RECIPE_STOP:-.none}.term" ]; }
+
+# ranks_ended CODE FIRST: returns the code of a launch by srun; 143 of a job which goes on, and was not told to end, is a
+# failure.
 ranks_ended() {
     # shellcheck disable=SC2034 # ask_state sets them, goes_on reads them
-    local state why left code=$1
-    if [ "$code" -eq 143 ] && [ ! -e "${RECIPE_STOP:-.none}" ] && [ ! -e "${RECIPE_STOP:-.none}.term" ]; then
+    local state why left code=$1 first=${2:-$1}
+    if [ "$code" -ne 0 ] && { [ "$code" -eq 143 ] || [ "$first" -ne "$code" ]; } && ! told_to_end; then
         ask_state
-        if goes_on && ! in_notice "$left"; then code=1; fi
+        if goes_on && ! in_notice "$left"; then
+            code=$first
+            if [ "$code" -eq 143 ]; then code=1; fi
+        fi
     fi
     return "$code"
 }
@@ -38,8 +83,11 @@ every_rank() {
     local name=$1 status=0
     shift
     if [ -n "$stopped" ]; then return 0; fi
+    case $name in mnist | ddp) set -- "$@" "${digits[@]}" ;; esac
     printf '\n== %s\n' "$name"
     launch python3 -B smoke "$name" --result "$results/$name.json" "$@" || status=$?
+    # A job that was told to end has ended its ranks: when the first one exits, others may fail without the image's mount.
+    if [ "$status" -ne 0 ] && told_to_end; then status=143; fi
     # What has come to its end, good or bad, begins anew the next time.
     if [ "$status" -ne 143 ]; then rm -f "$results/$name"-*.snapshot; fi
     # 128 + 15: the launcher and its ranks were told to end, so nothing more is begun.

@@ -13,11 +13,16 @@ from builder.model.finding import Finding, Level, Location
 from builder.model.recipe import CondaSpec, PipRequirement
 from builder.model.target import Target
 from builder.parse.gpu_tables import VendorMarker, load_package_table
-from builder.resolve.checks.packages import locate, name_devices
-from builder.resolve.checks.vendors import VENDOR_NAMES, suggest_counterpart
-from builder.resolve.conda_names import CUDA_VERSIONS, find_python_name, matches, to_specifier
-from builder.resolve.requested import FAMILY
-from builder.resolve.torch import find_release, list_tokens, serves_cuda
+from builder.resolve.checks.packages import locate, name_devices, suggest_cpu
+from builder.resolve.checks.vendors import VENDOR_NAMES, report_dispute, suggest_counterpart
+from builder.resolve.conda_names import CUDA_VERSIONS, find_conda_cuda, find_python_name, matches, to_specifier
+from builder.resolve.requested import FAMILY, to_release
+from builder.resolve.tokens import list_tokens, parse_cuda, serves_cuda
+from builder.resolve.torch import find_release
+
+# Packages of conda-forge that it installs only where there is a driver of NVIDIA (`__cuda`).
+NEED_DRIVER = ("tensorflow-gpu", "py-xgboost-gpu")
+CPU_BUILD = re.compile(r"(?:cpu|mkl|eigen)_")  # the start of a build string
 
 
 def check_conda_builds(target: Target) -> Iterator[Finding]:
@@ -34,10 +39,29 @@ def check_conda_builds(target: Target) -> Iterator[Finding]:
         if target.environment.torch is None:
             fix = f"remove it: no build for {VENDOR_NAMES[marker.vendor]} is of use on '{site.name}'"
         yield Finding(code="conda-build", message=message, at=at, fix=fix, level="warning")
-    if site.vendor in ("amd", "intel"):
+    if site.vendor in ("amd", "intel", "cpu"):
         yield from _check_other_cuda_builds(target)
     elif site.vendor == "nvidia":
         yield from _check_torch_builds(target)
+        yield from _check_cpu_builds(target)
+
+
+def check_conda_cuda_version(target: Target) -> Iterator[Finding]:
+    """Report that torch is built for another CUDA than the recipe names."""
+    torch, found = target.environment.torch, find_conda_cuda(target.recipe)
+    if found is None or torch is None or not torch.token.startswith("cu") or torch.token == found[1]:
+        return
+    spec, token = found
+    if spec.build:  # reported with the build strings
+        return
+    at = Location(file=target.recipe.file, line=spec.line)
+    message = (
+        f"'{spec.text}' asks for CUDA {parse_cuda(token)}, torch {torch.local} is built for {parse_cuda(torch.token)}"
+    )
+    fix = f"no action needed where that is as good: torch {torch.version} has no build for CUDA {parse_cuda(token)}"
+    if not serves_cuda(parse_cuda(token), site=target.site):
+        fix = f"no action needed: the driver of '{target.site.name}' does not serve CUDA {parse_cuda(token)}"
+    yield Finding(code="torch-index", message=message, at=at, fix=fix, level="warning")
 
 
 def _is_marked(marker: VendorMarker, spec: CondaSpec) -> bool:
@@ -50,13 +74,32 @@ def _check_other_cuda_builds(target: Target) -> Iterator[Finding]:
     """Report any other CUDA build, which would be installed unchanged."""
     if target.environment.place != "conda":
         return
+    reported = {found.at for found in check_conda_default(target) if found.level == "error"}  # any build is refused
     for spec in target.recipe.conda:
-        if "cuda" not in spec.build or any(_is_marked(row, spec) for row in load_package_table().markers):
+        if Location(file=target.recipe.file, line=spec.line) in reported:
+            continue
+        known = () if target.site.vendor == "cpu" else load_package_table().conda_nvidia.split()
+        needs_driver = spec.name in NEED_DRIVER and spec.name not in known
+        if not ("cuda" in spec.build or needs_driver) or any(
+            _is_marked(row, spec) for row in load_package_table().markers
+        ):
             continue
         if spec.text in target.environment.conda:
             at = Location(file=target.recipe.file, line=spec.line)
             message = f"'{spec.text}' is a CUDA build, '{target.site.name}' has {name_devices(target.site.vendor)}"
-            yield Finding(code="conda-build", message=message, at=at, fix="remove the build string")
+            fix = f"write {spec.name.removesuffix('-gpu')}" if needs_driver else "remove the build string"
+            yield Finding(code="conda-build", message=message, at=at, fix=fix)
+
+
+def _check_cpu_builds(target: Target) -> Iterator[Finding]:
+    """Report a build string that chooses a build for CPUs of a package that conda-forge builds for NVIDIA GPUs, too."""
+    known = load_package_table().conda_nvidia_or_cpu.split()
+    for spec in target.recipe.conda if "cpu" not in target.recipe.container.gpu else ():
+        if spec.name in known and CPU_BUILD.match(spec.build) and spec.text in target.environment.conda:
+            at = Location(file=target.recipe.file, line=spec.line)
+            message = f"'{spec.text}' is a build for CPUs: on '{target.site.name}' it would run without the GPU"
+            fix = f"remove the build string, or if you want that, {suggest_cpu(target)}"
+            yield Finding(code="conda-build", message=message, at=at, fix=fix)
 
 
 def _check_torch_builds(target: Target) -> Iterator[Finding]:
@@ -87,7 +130,10 @@ def check_conda_toolkit(target: Target) -> Iterator[Finding]:
         if serves_cuda(f"{major[1]}.0", site=target.site):
             continue
         at = Location(file=target.recipe.file, line=spec.line)
-        message = f"'{spec.text}' is CUDA {major[1]}, the driver of '{target.site.name}' is {gpu.driver}"
+        if serves_cuda(f"{major[1]}.0", site=target.site, sure=False):
+            yield report_dispute(f"'{spec.text}' is CUDA {major[1]}", site=target.site, at=at)
+            continue
+        message = f"'{spec.text}' is CUDA {major[1]}, the driver of '{target.site.name}' is {gpu.driver or 'not known'}"
         fix = f"write {spec.name}={gpu.cuda_native}" if gpu.cuda_native else "write an older one"
         yield Finding(code="package-cuda", message=message, at=at, fix=f"{fix}, or remove it")
 
@@ -95,11 +141,16 @@ def check_conda_toolkit(target: Target) -> Iterator[Finding]:
 def check_conda_default(target: Target) -> Iterator[Finding]:
     """Report packages that conda-forge does not build for AMD and Intel GPUs: a CPU build would be installed."""
     site, recipe = target.site, target.recipe
+    if site.vendor == "cpu":
+        yield from _check_gpu_only(target)
     if site.vendor not in ("amd", "intel"):
         return
     table = load_package_table()
     for spec in recipe.conda:
-        cpu = spec.name in table.conda_nvidia_or_cpu.split()
+        if target.environment.torch is not None and str(canonicalize_name(spec.name)) in table.conda_torch.split():
+            continue  # reported with torch
+        usual = spec.name in table.conda_usual_on_cpu.split()
+        cpu = usual or spec.name in table.conda_nvidia_or_cpu.split()
         gpu_only = not cpu and spec.name in table.conda_nvidia.split()
         if not (cpu or gpu_only) or spec.text not in target.environment.conda:
             continue
@@ -111,7 +162,37 @@ def check_conda_default(target: Target) -> Iterator[Finding]:
         message = f"'{spec.text}' from conda is built for {built}: on '{site.name}' it {ends}"
         fix = suggest_counterpart(spec.name.removesuffix("-gpu"), site=site)
         fix += ", for the lines below '- pip:'" if fix.startswith("for ") else ""
-        fix += ", or add 'cpu' to container.gpu if you want that" if cpu else ""
+        fix += f", or if you want that, {suggest_cpu(target)}" if cpu else ""
+        fix = f"if you want that, {suggest_cpu(target)}" if usual else fix
+        level: Level = "warning" if usual else "error"
+        yield Finding(code="conda-default", message=message, at=at, fix=fix, level=level)
+
+
+def _check_gpu_only(target: Target) -> Iterator[Finding]:
+    """Report packages that conda-forge builds for NVIDIA GPUs only, on a site without GPUs."""
+    torch = target.environment.torch
+    known = {*load_package_table().conda_nvidia.split()} - {*NEED_DRIVER}  # those are errors already
+    known -= {*load_package_table().conda_torch.split()} if torch is not None else {*()}
+    for spec in target.recipe.conda:
+        if spec.name in known and "cuda" not in spec.build and spec.text in target.environment.conda:
+            message = f"'{spec.text}' from conda is built for NVIDIA GPUs, '{target.site.name}' has CPUs only"
+            at = Location(file=target.recipe.file, line=spec.line)
+            fix = suggest_counterpart(spec.name, site=target.site)
+            yield Finding(code="conda-default", message=message, at=at, fix=fix, level="warning")
+
+
+def check_conda_torch_users(target: Target) -> Iterator[Finding]:
+    """Report packages of conda that are linked to conda's PyTorch, next to the torch of the site."""
+    torch = target.environment.torch
+    for spec in target.recipe.conda if torch is not None else ():
+        name = str(canonicalize_name(spec.name))
+        if name not in load_package_table().conda_torch.split() or spec.text not in target.environment.conda:
+            continue
+        message = f"'{spec.text}' from conda is linked to conda's PyTorch: next to the torch of '{target.site.name}' "
+        message += "it would not load"
+        other = name.replace("pytorch-", "torch-") if name.startswith("pytorch-") else name
+        fix = f"write {other}{to_specifier(spec.version) or ''} below '- pip:', or remove it"
+        at = Location(file=target.recipe.file, line=spec.line)
         yield Finding(code="conda-default", message=message, at=at, fix=fix)
 
 
@@ -136,6 +217,25 @@ def check_conda_cuda(target: Target) -> Iterator[Finding]:
 
 def _has_package(target: Target, name: str) -> bool:
     return any(spec.name == name for spec in target.recipe.conda)
+
+
+def check_channel(target: Target) -> Iterator[Finding]:
+    """Report packages of Bioconductor where no channel of the recipe has them; a channel of one's own may."""
+    recipe = target.recipe
+    channels = {*target.environment.channels}
+    if any("bioconda" in name for name in channels):
+        return
+    level: Level = "warning" if channels - {"conda-forge", "nodefaults", "defaults", "nvidia"} else "error"
+    for spec in recipe.conda:
+        if not spec.name.startswith("bioconductor-") or spec.channel or spec.url:
+            continue
+        if spec.text not in target.environment.conda:
+            continue
+        message = f"'{spec.text}' is a package of the channel bioconda, and the channels are "
+        message += ", ".join(name for name in target.environment.channels if name != "nodefaults")
+        at = Location(file=recipe.file, line=spec.line)
+        fix = "add bioconda to channels, after conda-forge"
+        yield Finding(code="channel-missing", message=message, at=at, fix=fix, level=level)
 
 
 def check_two_versions(target: Target) -> Iterator[Finding]:
@@ -169,12 +269,4 @@ def _has_conflict(one: str, other: str) -> bool:
         tried |= {version} | {f"{version}.{patch}" for patch in (0, 1, 9, 99)}
         if item.version.endswith(".*") or item.operator == "~=":
             tried |= {f"{version}.{patch}" for patch in range(2, 31)}
-    return not any(both.contains(Version(version), prereleases=True) for version in tried if _is_version(version))
-
-
-def _is_version(text: str) -> bool:
-    try:
-        Version(text)
-    except ValueError:
-        return False
-    return True
+    return not any(both.contains(Version(version), prereleases=True) for version in tried if to_release(version))

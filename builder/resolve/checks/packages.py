@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from urllib.parse import unquote
 
 from packaging.specifiers import SpecifierSet
@@ -13,72 +14,44 @@ from builder.model.finding import Finding, Level, Location
 from builder.model.recipe import PipRequirement, Recipe
 from builder.model.site import Vendor
 from builder.model.target import Target
-from builder.parse.gpu_tables import VendorMarker, VendorPackage, load_package_table, load_torch_table
+from builder.parse.gpu_tables import VendorMarker, load_package_table, load_torch_table
+from builder.parse.requirement import describe_hash_fault
+from builder.resolve.checks.known_builds import find_known_release, suggest_known_build
 from builder.resolve.checks.vendors import (
     VENDOR_NAMES,
     find_ending,
     find_named_vendor,
     read_local,
+    report_dispute,
     suggest_counterpart,
 )
 from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, matches
-from builder.resolve.indexes import TORCH_HOST, is_build, is_kept_index, list_builds
+from builder.resolve.indexes import TORCH_HOST, is_kept_index, list_builds
 from builder.resolve.package_plan import (
     CUDA_RUNTIME,
     PROTECTED_PACKAGES,
     TRITON,
-    Replacement,
-    find_replacement,
-    is_local,
 )
+from builder.resolve.releases import find_required_torch
+from builder.resolve.replacements import Replacement, find_replacement
 from builder.resolve.requested import COMPANIONS, FAMILY, find_family_name, to_release
-from builder.resolve.torch import find_required_torch, find_vendor, list_tokens, serves_cuda
+from builder.resolve.tokens import find_vendor, list_tokens, serves_cuda
 
 OLDEST_CUDA = 11  # of the drivers' table; older ones run on every driver
-
-
-def check_local_requirements(target: Target) -> Iterator[Finding]:
-    """Report a requirement that is a local folder: it does not exist during the build."""
-    for line in target.recipe.pip:
-        if is_local(line):
-            message = f"'{line.text}' is a folder on this machine, which the build of an image cannot see"
-            yield Finding(
-                code="pip-local",
-                message=message,
-                at=locate(target.recipe, line),
-                fix=_suggest_copy(target.recipe, target),
-            )
-    options = target.recipe.pip_options
-    for place in filter(None, (options.index_url, *options.extra_index_urls, *options.find_links)):
-        if "://" not in place or place.startswith("file:"):
-            message = f"'{place}' is a folder on this machine, which the build of an image cannot see"
-            fix = "remove it, and set PIP_FIND_LINKS or PIP_INDEX_URL when building: builds can see those folders"
-            yield Finding(code="pip-local", message=message, at=Location(file=target.recipe.file), fix=fix)
-
-
-def _suggest_copy(recipe: Recipe, target: Target) -> str:
-    """Suggest how to copy a folder into the image: with the container section, which not every backend supports."""
-    able = [name for name in target.site.build.backends if name not in ("cotainr", "tykky")]
-    if not able:
-        return f"give the address of a wheel or its git repository: {target.backend} copies no folders"
-    fix = "copy it with container.files and install it with container.run"
-    if recipe.kind != "conda":
-        fix += " of an environment.yml, which can name this file without this line: - pip: [-r FILE]"
-    return fix if target.backend in able else f"{fix}; and build with --backend {able[0]}"
 
 
 def check_vendor(target: Target) -> Iterator[Finding]:
     """Report a package that works only on devices of another vendor."""
     site = target.site
     for line in target.recipe.pip:
-        marker = _find_other_vendor(line, target=target)
+        marker = find_other_vendor(line, target=target)
         if marker is None:
             continue
         works = f"'{line.text}' works on {VENDOR_NAMES[marker.vendor]} devices only"
         message = f"{works}, '{site.name}' has {name_devices(site.vendor)}"
-        fix = suggest_counterpart(line.name, site=site, backend=target.backend)
+        fix = suggest_counterpart(line.name, site=site, backend=target.backend, torch=target.environment.torch)
         if fix.startswith("remove it") and line.extras and "cpu" in _find_index_vendors(line):
-            fix += f"; {line.name} without the extra runs on CPUs, with 'cpu' in container.gpu"
+            fix += f"; {line.name} without the extra runs on CPUs: {suggest_cpu(target)}"
         level: Level = "warning" if site.vendor == "cpu" else "error"
         yield Finding(code="package-vendor", message=message, at=locate(target.recipe, line), fix=fix, level=level)
 
@@ -87,8 +60,8 @@ def check_vendor_names(target: Target) -> Iterator[Finding]:
     """Report a package without a table row whose name, extra or local version names another vendor."""
     site = target.site
     for line in target.recipe.pip:
-        found = None if find_family_name(line) or _is_dropped(line, target=target) else find_named_vendor(line)
-        if found is None or _find_other_vendor(line, target=target):
+        found = None if find_family_name(line) or is_dropped(line, target=target) else find_named_vendor(line)
+        if found is None or find_other_vendor(line, target=target):
             continue
         ending, part, is_extra = found
         if not ending.devices and (ending.vendor == site.vendor or site.vendor in line.extras):
@@ -98,19 +71,19 @@ def check_vendor_names(target: Target) -> Iterator[Finding]:
         message = f"'{shown}' is for {ending.devices or name_devices(ending.vendor)} ({by_name}), '{site.name}' has "
         message += name_devices(site.vendor)
         error = ending.certain and not is_extra and site.vendor != "cpu"
-        fix = suggest_counterpart(line.name, site=site, backend=target.backend)
+        fix = suggest_counterpart(line.name, site=site, backend=target.backend, torch=target.environment.torch)
         if not error and fix.startswith("remove it"):
             fix = f"check that it does what you need on {name_devices(site.vendor)}, or remove it"
         level: Level = "error" if error else "warning"
         yield Finding(code="package-vendor", message=message, at=locate(target.recipe, line), fix=fix, level=level)
 
 
-def _find_other_vendor(line: PipRequirement, *, target: Target) -> VendorMarker | None:
+def find_other_vendor(line: PipRequirement, *, target: Target) -> VendorMarker | None:
     """Find the marker that assigns a requirement to another vendor, None if there is none."""
     vendor = target.site.vendor
-    found = (row for row in load_package_table().markers if _is_marked(row, line) and row.vendor != vendor)
+    found = (row for row in load_package_table().markers if is_marked(row, line) and row.vendor != vendor)
     marker = next(found, None)
-    return None if marker is None or _is_dropped(line, target=target) or vendor in _find_index_vendors(line) else marker
+    return None if marker is None or is_dropped(line, target=target) or vendor in _find_index_vendors(line) else marker
 
 
 def _find_index_vendors(line: PipRequirement) -> tuple[Vendor, ...]:
@@ -120,33 +93,58 @@ def _find_index_vendors(line: PipRequirement) -> tuple[Vendor, ...]:
     return next((row.pypi for row in load_package_table().packages if row.name == line.name), ())
 
 
-def _is_marked(marker: VendorMarker, line: PipRequirement) -> bool:
+def is_marked(marker: VendorMarker, line: PipRequirement) -> bool:
+    """Whether a marker is for a requirement."""
     if marker.kind != "pip" or not any(matches(line.name, form) for form in marker.pattern.split()):
         return False
     return not marker.extra or any(matches(extra, marker.extra) for extra in line.extras)
 
 
-def _is_dropped(line: PipRequirement, *, target: Target) -> bool:
+def is_dropped(line: PipRequirement, *, target: Target) -> bool:
     """Whether the package is dropped or replaced anyway: CUDA libraries, Triton, packages of the base image."""
     if line.name in TRITON and target.environment.torch is not None:
         return True
-    if _find_replacement(line, target=target):
+    if find_own_replacement(line, target=target):
         return True
     if CUDA_RUNTIME.fullmatch(line.name) or line.name in load_package_table().harmless.split():
         return True
     return target.environment.place == "base" and line.name in PROTECTED_PACKAGES and line.name in target.base.provides
 
 
-def _find_replacement(line: PipRequirement, *, target: Target) -> Replacement | None:
+def find_own_replacement(line: PipRequirement, *, target: Target) -> Replacement | None:
     return find_replacement(line, site=target.site, base=target.base, python=target.environment.python)
+
+
+def replace_line(line: PipRequirement, *, target: Target) -> PipRequirement:
+    """The requirement that is installed for a line: itself, or its counterpart at its place in the file."""
+    other = find_own_replacement(line, target=target)
+    if other is None:
+        return line
+    name, extras, specifier = re.fullmatch(r"([\w.-]+)(?:\[(.*)\])?([^;]*?)(?: ;.*)?", other.text).groups("")  # type: ignore[union-attr]
+    found = tuple(filter(None, extras.split(",")))
+    return replace(line, text=other.text, name=name, extras=found, specifier=specifier)
+
+
+def find_newest_python(line: PipRequirement, *, python: str | None) -> str:
+    """Find the newest Python that a pinned release has a wheel for, "" if it is not older than the environment's."""
+    rows = next((rows for names, rows in load_package_table().newest_pythons.items() if line.name in names.split()), {})
+    pin = re.fullmatch(r"={2,3}([^*,=]+)(?:\.\*)?", line.specifier)
+    release = to_release(pin[1]) if pin else None
+    if release is None or not python or line.url:
+        return ""
+    short = Version(f"{release.major}.{release.minor}")
+    newest = next((row for until, row in rows.items() if short <= Version(until)), None)
+    return newest if newest is not None and Version(python) > Version(newest) else ""
 
 
 def check_counterparts(target: Target) -> Iterator[Finding]:
     """Report packages of another vendor that are replaced by the site's counterpart."""
     for line in target.recipe.pip:
-        other = _find_replacement(line, target=target)
+        other = find_own_replacement(line, target=target)
         if other is None or other.text not in target.environment.pip_lines:
             continue
+        if find_newest_python(replace_line(line, target=target), python=target.environment.python):
+            continue  # refused
         message = f"'{line.text}' is not built for the {VENDOR_NAMES[target.site.vendor]} GPUs of '{target.site.name}'"
         if target.site.vendor == "cpu":
             message = f"'{line.text}' is built for GPUs, '{target.site.name}' has none"
@@ -158,61 +156,11 @@ def check_counterparts(target: Target) -> Iterator[Finding]:
         yield Finding(code="package-counterpart", message=message, at=locate(target.recipe, line), fix=fix, level=level)
 
 
-def check_default_wheel(target: Target) -> Iterator[Finding]:
-    """Report a package whose file on the default index is for another vendor or the CPU."""
-    site, recipe = target.site, target.recipe
-    if site.vendor == "cpu":
-        return
-    names = {line.name for line in recipe.pip}
-    for line in recipe.pip:
-        row = next((row for row in load_package_table().packages if row.name == line.name), None)
-        if (
-            row is None
-            or not row.pypi
-            or row.name in FAMILY
-            or row.name in TRITON
-            or _find_replacement(line, target=target)
-            or _find_other_vendor(line, target=target)
-            or _is_served(row, line, names=names, target=target)
-        ):
-            continue
-        wanted_cpu = "cpu" in recipe.container.gpu and "cpu" in row.pypi
-        other = find_named_vendor(line)
-        if other is not None and (other[0].devices or other[0].vendor != site.vendor):
-            continue  # reported by its name
-        if site.vendor in row.pypi or wanted_cpu or line.url:
-            yield from _check_minimum(row, line, target=target)
-            continue
-        built = " and ".join(VENDOR_NAMES[vendor] for vendor in row.pypi)
-        message = (
-            f"'{line.text}' from the default index is built for {built}: on '{site.name}' it would run without the GPU"
-        )
-        fix = suggest_counterpart(line.name, site=site, backend=target.backend)
-        if row.usual_on_cpu and fix.startswith("remove it"):
-            fix = "add 'cpu' to container.gpu if you want that"
-        torch = target.environment.torch
-        if "index rocmX.Y" in fix and torch is not None and "://" in torch.index:
-            fix = f"pin a local version, as in {line.name}==VERSION+{torch.token}, of the index {torch.index}"
-        if row.pypi == ("cpu",):
-            fix += ", or add 'cpu' to container.gpu if you want that"
-        level: Level = "warning" if row.usual_on_cpu else "error"
-        yield Finding(code="default-wheel", message=message, at=locate(recipe, line), fix=fix, level=level)
-
-
-def _is_served(row: VendorPackage, line: PipRequirement, *, names: set[str], target: Target) -> bool:
-    """Whether the vendor's build is installed with it: by an extra, a plug-in, or in the base image."""
-    if row.name in target.base.provides and target.environment.place == "base":
-        return True
-    if row.name == "jaxlib":
-        return "jax" in names
-    if find_vendor(line.specifier.partition("+")[2]) == target.site.vendor:
-        return True  # no file on a default index has a local version
-    extras = any(
-        marker.vendor == target.site.vendor and marker.extra and _is_marked(marker, line)
-        for marker in load_package_table().markers
-    )
-    plugin = any(name.startswith((f"{row.name}-cuda", f"{row.name}-rocm")) for name in names)
-    return extras or (row.name == "jax" and plugin) or row.plugins.get(target.site.vendor) in names
+def has_extra(marker: VendorMarker, line: PipRequirement) -> bool:
+    """Whether a pinned release has the marker's extra; pip ignores one that it does not have."""
+    exact = re.fullmatch(r"={2,3}([^*,=]+)", line.specifier)
+    pinned = to_release(exact[1]) if exact else None
+    return not marker.since or pinned is None or pinned >= Version(marker.since)
 
 
 def check_many_builds(target: Target) -> Iterator[Finding]:
@@ -225,43 +173,52 @@ def check_many_builds(target: Target) -> Iterator[Finding]:
     for line in target.recipe.pip:
         kept = target.environment.place == "base" and line.name in target.base.provides
         pinned = find_vendor(line.specifier.partition("+")[2]) == site.vendor
-        if line.name in names and not (kept or pinned or line.url):
+        if line.name in names and not (kept or pinned or line.url or find_other_vendor(line, target=target)):
             message = f"'{line.text}' has builds for several vendors under one name; the default index has NVIDIA's"
-            fix = f"check that it does what you need on {name_devices(site.vendor)}"
-            torch = target.environment.torch
-            if line.name in load_torch_table().indexed.names and torch and "://" in torch.index:
-                fix += f"; the index {torch.index} may have a build for them, with a local version to pin"
+            fix = f"check that it does what you need on {name_devices(site.vendor)}, or remove it"
             yield Finding(code="many-builds", message=message, at=locate(target.recipe, line), fix=fix, level="warning")
 
 
-def _check_minimum(row: VendorPackage, line: PipRequirement, *, target: Target) -> Iterator[Finding]:
-    least = row.minimum.get(target.site.vendor)
-    exact = re.fullmatch(r"={2,3}([^*,=]+)", line.specifier)
-    pinned = to_release(exact[1]) if exact else None
-    if least and pinned and pinned < Version(least):
-        message = f"'{line.text}' has no build for {name_devices(target.site.vendor)}: the first one known is {least}"
-        yield Finding(
-            code="default-wheel", message=message, at=locate(target.recipe, line), fix=f"use {row.name}>={least}"
-        )
-
-
 def check_torch_pin(target: Target) -> Iterator[Finding]:
-    """Report a package that requires an exact other torch: it would replace torch, or fail to install."""
+    """Report a package that requires an exact other torch: it would replace torch, or fail to install.
+
+    The table has some releases of a package: without a pin another one may fit, and that is a warning.
+    """
     torch = target.environment.torch
     if torch is None or not torch.version:
         return
     for line in target.recipe.pip:
-        wanted = [] if _is_dropped(line, target=target) else find_required_torch(line)
+        if is_dropped(line, target=target) or _is_of_other_vendor(line, target=target):
+            continue
+        wanted = find_required_torch(line)
         if wanted and not any(item.contains(Version(torch.version).base_version) for item in wanted):
-            texts = list(dict.fromkeys(str(item) for item in wanted))
-            message = f"'{line.text}' requires torch{' or '.join(texts)}, the environment has torch {torch.version}"
+            texts, at = list(dict.fromkeys(str(item) for item in wanted)), locate(target.recipe, line)
             fix = _suggest_torch(line, texts=texts, target=target)
-            yield Finding(code="torch-pin", message=message, at=locate(target.recipe, line), fix=fix)
+            if re.fullmatch(r"={2,3}[^*,]+", line.specifier):
+                message = f"'{line.text}' requires torch{' or '.join(texts)}, the environment has torch {torch.version}"
+                yield Finding(code="torch-pin", message=message, at=at, fix=fix)
+                continue
+            message = f"no release of '{line.text}' is known to fit torch {torch.version}, most require an exact torch"
+            fix = (
+                fix if fix.startswith("write") else f"pin the {line.name} that requires torch {torch.version}, or {fix}"
+            )
+            yield Finding(code="torch-pin", message=message, at=at, fix=fix, level="warning")
+
+
+def _is_of_other_vendor(line: PipRequirement, *, target: Target) -> bool:
+    """Whether a requirement is reported by its vendor: which torch it requires decides nothing then."""
+    site, named = target.site, find_named_vendor(line)
+    other = named is not None and named[0].vendor != site.vendor
+    if named is None and site.vendor != "cpu" and not line.url:  # its wheel on the default index decides
+        served = _find_index_vendors(line)
+        other = bool(served) and site.vendor not in served
+    return other or find_other_vendor(line, target=target) is not None
 
 
 def _suggest_torch(line: PipRequirement, *, texts: list[str], target: Target) -> str:
     """Suggest a torch that a package requires and that the site serves, else another release of the package."""
     python = target.environment.python
+    other = find_known_release(line.name, site=target.site, torch=target.environment.torch)
     served = [
         text
         for text in texts
@@ -272,8 +229,10 @@ def _suggest_torch(line: PipRequirement, *, texts: list[str], target: Target) ->
         )
     ]
     if served:
-        return f"write torch{served[-1]}, or another {line.name}"
-    return f"use another {line.name}: '{target.site.name}' serves no torch that this one requires"
+        return f"write torch{served[-1]}, or {other or f'another {line.name}'}"
+    known = f"write {other}" if other else ""
+    known = known or suggest_known_build(line.name, site=target.site, torch=target.environment.torch)
+    return known or f"use another {line.name}: '{target.site.name}' serves no torch that this one requires"
 
 
 def check_package_cuda(target: Target) -> Iterator[Finding]:
@@ -288,21 +247,36 @@ def check_package_cuda(target: Target) -> Iterator[Finding]:
         found = next((one for one in map(find_ending, texts) if one and one[1]), None)
         if found is None or int(found[1]) < OLDEST_CUDA or serves_cuda(f"{found[1]}.0", site=site):
             continue
-        message = f"'{line.text}' is built for CUDA {found[1]}, the driver of '{site.name}' is {site.gpu.driver}"
+        at = locate(target.recipe, line)
+        if serves_cuda(f"{found[1]}.0", site=site, sure=False):
+            yield report_dispute(f"'{line.text}' is built for CUDA {found[1]}", site=site, at=at)
+            continue
+        driver = site.gpu.driver or "not known"
+        message = f"'{line.text}' is built for CUDA {found[1]}, the driver of '{site.name}' is {driver}"
         fix = f"use a build for CUDA {int(found[1]) - 1}"
-        yield Finding(code="package-cuda", message=message, at=locate(target.recipe, line), fix=fix)
+        yield Finding(code="package-cuda", message=message, at=at, fix=fix)
 
 
 def check_hashes(target: Target) -> Iterator[Finding]:
     """Report hashes if pip is called once: one hash makes pip require all, and the site's torch has none."""
     recipe = target.recipe
     hashed = [line for line in recipe.pip if line.hashes]
-    if target.backend not in ("cotainr", "tykky") or not target.environment.torch_lines:
+    if not target.traits.one_call or not target.environment.torch_lines:
         return
     if hashed or recipe.pip_options.require_hashes:
         at = locate(recipe, hashed[0]) if hashed else Location(file=recipe.file)
         message = f"{target.backend} installs in one call of pip, and the file has no hash for this site's torch"
         yield Finding(code="pip-hashes", message=message, at=at, fix="remove the hashes from the file")
+
+
+def check_marked_hashes(target: Target) -> Iterator[Finding]:
+    """Report lines with a marker that pip refuses in a file with hashes; others are faults of the file."""
+    recipe, asked = target.recipe, target.recipe.pip_options.require_hashes
+    if target.environment.python is None or not (asked or any(line.hashes for line in recipe.pip)):
+        return  # without a known Python the installer evaluates the markers
+    for line in recipe.pip:
+        if line.marker and (fault := describe_hash_fault(line, asked=asked)):
+            yield Finding(code="pip-hash", message=fault[0], at=locate(recipe, line), fix=fault[1])
 
 
 def check_torch_index(target: Target) -> Iterator[Finding]:
@@ -325,24 +299,16 @@ def check_torch_index(target: Target) -> Iterator[Finding]:
                 else f"torch {torch.local} comes from {torch.index}"
             )
             at = Location(file=target.recipe.file, line=target.recipe.lines.get("dependencies"))
-            yield Finding(code="torch-index", message=message, at=at, fix=chosen, level="note")
-
-
-def check_other_builds(target: Target) -> Iterator[Finding]:
-    """Report a package pinned to a build of PyTorch's index that is not the build of torch."""
-    torch = target.environment.torch
-    if torch is None or "://" not in torch.index:
-        return
-    for line in target.recipe.pip:
-        build = next(iter(list_builds([line.text])), "")
-        listed = line.name in load_torch_table().indexed.names or any(
-            line.name == pin.package for pin in load_package_table().torch_pins
-        )
-        if listed and is_build(build) and build != torch.token and line.text in target.environment.pip_lines:
-            message = f"'{line.text}' is the build for {build}, torch is {torch.local}: it may not load"
-            right = line.text.replace(f"+{build}", f"+{torch.token}")
-            fix = f"write {right}, if {torch.index} has it, or remove it for '{target.site.name}'"
-            yield Finding(code="torch-pin", message=message, at=locate(target.recipe, line), fix=fix, level="warning")
+            level: Level = "note"
+            if "/nightly" in url:
+                message, level = (
+                    f"the index '{url}' holds nightly builds: a release is installed in their place",
+                    "warning",
+                )
+                chosen = f"write the release that you need; {chosen}"
+            elif vendor and vendor == target.site.vendor:
+                message += ": it holds no build that fits the recipe and the driver"
+            yield Finding(code="torch-index", message=message, at=at, fix=chosen, level=level)
 
 
 def check_pins(target: Target) -> Iterator[Finding]:
@@ -370,6 +336,12 @@ def _is_chosen(name: str) -> bool:
     """Whether the compiler chooses the version, or drops the package."""
     companion = name in COMPANIONS or find_python_name(name) in COMPANIONS
     return companion or name in load_name_table().torch_choosers or is_cuda_library(name) or name.startswith("nvidia-")
+
+
+def suggest_cpu(target: Target) -> str:
+    """The line that allows packages without the GPU."""
+    vendors = target.recipe.container.gpu or (target.site.vendor,)
+    return f"write gpu: [{', '.join([*vendors, 'cpu'])}] below container"
 
 
 def locate(recipe: Recipe, line: PipRequirement) -> Location:

@@ -6,14 +6,20 @@ import re
 from functools import cache
 from urllib.parse import unquote
 
+from packaging.version import Version
+
+from builder.model.backend import TRAITS
+from builder.model.finding import Finding, Location
 from builder.model.recipe import PipRequirement
-from builder.model.site import Site
+from builder.model.site import BackendName, BaseImage, Site
+from builder.model.target import Target, Torch
 from builder.parse.gpu_tables import NameSuffix, VendorPackage, load_package_table
-from builder.resolve.requested import FAMILY
-from builder.resolve.torch import serves_cuda
+from builder.resolve.base_image import is_served
+from builder.resolve.checks.known_builds import suggest_known_build
+from builder.resolve.requested import FAMILY, find_requested_family, to_release
+from builder.resolve.tokens import find_vendor, serves_cuda
 
 VENDOR_NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "cpu": "CPU"}
-ONE_CALL = ("cotainr", "tykky")  # backends that install everything in one call of pip
 # An ending of a package's name that tells its builds apart; other words behind a row's name make another package.
 _BUILD = re.compile(r"-(?:gpu|cpu|cu(?:da)?\d.*|rocm.*|xpu|migraphx|openvino)")
 
@@ -44,6 +50,17 @@ def find_ending(text: str) -> tuple[NameSuffix, str] | None:
     return None
 
 
+def report_dispute(what: str, *, site: Site, at: Location | None = None) -> Finding:
+    """Report what the site's driver serves by one source and not by another; `what` is what needs it."""
+    gpu = site.gpu
+    message = f"{what}: the sources disagree whether the driver of '{site.name}' serves it"
+    if gpu is not None and gpu.other_driver:
+        readings = f"{gpu.driver} ({gpu.driver_checked}) and {gpu.other_driver} ({gpu.other_driver_checked})"
+        message += f", they name {readings}"
+    fix = "read the driver on a GPU node with `recipe doctor`, and pass it with --driver"
+    return Finding(code="driver-disputed", message=message, at=at, fix=fix, level="warning")
+
+
 def read_local(line: PipRequirement) -> str:
     """Return the local version that a requirement or the name of its wheel has."""
     path = unquote(line.url).partition("#")[0]
@@ -52,17 +69,34 @@ def read_local(line: PipRequirement) -> str:
     return line.specifier.partition("+")[2]
 
 
-def suggest_counterpart(name: str, *, site: Site, backend: str = "") -> str:
-    """Suggest, from the table, what serves a site in place of a package, and what the backend can install of it."""
+def is_cuda_loader(line: PipRequirement) -> bool:
+    """Whether a pinned release without an extra is built for CUDA on the default index, without the libraries."""
+    before = None if line.extras else load_package_table().cuda_before.get(line.name)
+    exact = re.fullmatch(r"={2,3}([^*,=]+)", line.specifier)
+    pinned = to_release(exact[1]) if exact else None
+    return before is not None and pinned is not None and pinned < Version(before)
+
+
+def suggest_counterpart(
+    name: str, *, site: Site, backend: BackendName | None = None, torch: Torch | None = None
+) -> str:
+    """Suggest, from the table, what serves a site in place of a package, and what the backend can install of it.
+
+    `torch` is that of the environment, for a package whose build must fit it.
+    """
     vendor = site.vendor
     rows = _find_family(name)
+    if known := suggest_known_build(name, site=site, torch=torch):
+        return known
     built = next((row for row in rows if row.name == name and vendor in row.compilers), None)
-    if built is not None and backend in ONE_CALL:
+    if built is not None and backend is not None and TRAITS[backend].one_call:
         return suggest_without_build(built, site=site, backend=backend, wheel=True)
     offers = next(filter(None, (_list_offers(row, site=site) for row in rows)), []) if vendor != "cpu" else []
     if offers:
         return f"for {VENDOR_NAMES[vendor]} there is: {', or '.join(offers)}"
     fix = f"remove it: no build for {VENDOR_NAMES[vendor]} is known"
+    if any(row.cpu_only == site.node.arch for row in rows):
+        fix = f"remove it: no build for {VENDOR_NAMES[vendor]} GPUs and {site.node.arch} is known"
     if vendor == "nvidia" and any(row.nvidia_cuda for row in rows):
         fix = f"remove it: no build for the CUDA that '{site.name}' serves is known"
     if vendor == "amd" and any(row.amd_rocm for row in rows):
@@ -71,20 +105,47 @@ def suggest_counterpart(name: str, *, site: Site, backend: str = "") -> str:
     return f"{fix}; {on_cpu} has the same module, without the GPU" if on_cpu else fix
 
 
-def suggest_without_build(row: VendorPackage, *, site: Site, backend: str, wheel: bool = False) -> str:
+def has_own_index(name: str, *, vendor: str) -> bool:
+    """Whether a vendor's builds of a package are on an index of the package's own, and not on PyTorch's."""
+    row = next((row for row in load_package_table().packages if row.name == name), None)
+    return row is not None and "--extra-index-url" in (getattr(row, vendor, None) or "")
+
+
+def suggest_without_build(row: VendorPackage, *, site: Site, backend: BackendName, wheel: bool = False) -> str:
     """Suggest what serves where a backend cannot compile a package against the torch that it installs.
 
     `wheel` says that the recipe names a wheel of another vendor.
     """
-    known = {*ONE_CALL, backend}
-    other = next((name for name in site.build.backends if name not in known), "")
+    other = next((name for name in site.build.backends if name != backend and can_compile(site, backend=name)), "")
     compiler = row.compilers.get(site.vendor, "")
     where = f" (in a base image with {compiler})" if compiler else ""
-    fix = f"{backend} installs in one call of pip, before torch is there: remove it for '{site.name}'"
+    why = f"{backend} installs in one call of pip, before torch is there"
+    why = why if TRAITS[backend].one_call else f"nothing can be compiled in an image on '{site.name}'"
+    fix = f"{why}: remove it for '{site.name}'"
     version = f"write {row.name} with a version and " if wheel else ""
     fix += f", {version}build with --backend {other}, which installs it after torch{where}" if other else ""
-    fits = f"a wheel that was built for {VENDOR_NAMES[site.vendor]} GPUs and this torch"
-    return f"{fix}, or give the address of {fits}" if site.vendor != "cpu" else fix
+    if site.vendor != "cpu":
+        fix += f", or give the address of a wheel that was built for {VENDOR_NAMES[site.vendor]} GPUs and this torch"
+    if not other and "layers" in site.build.backends:
+        fix += ", or remove it, name an image of another machine that has it and torch in container.base, and build "
+        fix += "with --backend layers"
+    return fix
+
+
+def can_compile(site: Site, *, backend: BackendName) -> bool:
+    """Whether a backend can compile a package against the torch that it installs; layers does it as root."""
+    return not TRAITS[backend].one_call and (backend != "layers" or site.build.fakeroot != "no")
+
+
+def format_page(row: VendorPackage, *, target: Target) -> str:
+    """The address of a package's wheels for the torch that is installed, "" where the project has none for it."""
+    torch = target.environment.torch
+    asked = find_requested_family(target.recipe).get("torch")
+    if torch is not None and asked is not None and not asked.allows(torch.version):
+        return ""  # a refused recipe is checked with another torch
+    if not row.page or torch is None or torch.provided or find_vendor(torch.token) not in ("nvidia", "cpu"):
+        return ""
+    return row.page.replace("{torch}", torch.version).replace("{build}", torch.token)
 
 
 def _find_family(name: str) -> list[VendorPackage]:
@@ -99,9 +160,10 @@ def _find_family(name: str) -> list[VendorPackage]:
 def _list_offers(row: VendorPackage, *, site: Site) -> list[str]:
     """List what the table names for a vendor, of AMD and NVIDIA what the site's driver serves."""
     window = site.gpu.rocm if site.gpu is not None else ()
+    own = next((f"{image.rocm}." for image in site.base_images if image.rocm), "")  # what needs no other image first
     served = [
         text
-        for rocm, text in row.amd_rocm.items()
+        for rocm, text in sorted(row.amd_rocm.items(), key=lambda item: not own.startswith(f"{item[0]}."))
         if site.vendor == "amd" and (not window or any(f"{one}.".startswith(f"{rocm}.") for one in window))
     ]
     served += [
@@ -109,6 +171,36 @@ def _list_offers(row: VendorPackage, *, site: Site) -> list[str]:
         for cuda, text in row.nvidia_cuda.items()
         if site.vendor == "nvidia" and serves_cuda(f"{cuda}.0", site=site)
     ]
-    text = getattr(row, site.vendor)
+    served = [_name_rocm_image(text, site=site) for text in served]
+    text = getattr(row, site.vendor) if row.cpu_only != site.node.arch else None
     text = f"{row.name} of {text}" if text and text.startswith("PyPI") else text
     return [*served, *([text] if text else [])]
+
+
+def _name_rocm_image(text: str, *, site: Site) -> str:
+    """Name the site's image with the ROCm of an offer, where its first one has another."""
+    wanted = re.search(r"ROCm ([\d.]+) in the image", text)
+    if wanted is None:
+        return text
+    has = [image for image in site.base_images if f"{image.rocm}.".startswith(f"{wanted[1]}.")]
+    if has and has[0] is next((image for image in site.base_images if image.rocm), None):
+        return text
+    where = f"the base image {has[0].reference}" if has else f"a base image of your own, '{site.name}' names none"
+    return text.replace(wanted[0], f"ROCm {wanted[1]}: {where}")
+
+
+def find_rocm_of_cupy(line: PipRequirement) -> str:
+    """The ROCm of AMD's own build of CuPy, of the releases that the table names, "" for others."""
+    offers = {row.name: row.amd_rocm for row in load_package_table().packages if row.name == "cupy"}.get("cupy", {})
+    named = (rocm for rocm, text in offers.items() if text.split()[0] == line.text.partition(" ")[0])
+    return next(named, "") if line.name == "amd-cupy" else ""
+
+
+def name_cuda_image(site: Site) -> str:
+    """Name the site's first image with CUDA and its compiler, in brackets; "" if its file has none."""
+    found = (image for image in site.base_images if image.family == "ngc-pytorch" or _has_toolkit(image))
+    return next((f" ({image.reference})" for image in found if is_served(image, site=site, sure=False)), "")
+
+
+def _has_toolkit(image: BaseImage) -> bool:
+    return bool(image.cuda) and bool(re.search(r"nvcr\.io/nvidia/pytorch:|/cuda:.*-devel", image.reference))

@@ -22,6 +22,8 @@ DROPPED = re.compile(
     r"usr/lib/(?:apt|locale|systemd|terminfo)/|usr/lib/python3/dist-packages/(?:setuptools|pkg_resources|wheel)|"
     r"usr/lib/x86_64-linux-gnu/(?:gconv|perl-base)/"
 )
+# Those that compiled Python files are no part of: what becomes of the base image's own can be seen.
+COMPILED = re.compile(DROPPED.pattern.replace(r".*/__pycache__/|", ""))
 # And those that Python does not need for a module of its own: half of the rest.
 BARE = re.compile(
     DROPPED.pattern + r"|etc/(?:apt|systemd)/|usr/bin/(?:apt|dpkg|gpgv|localedef|ls[a-z]|openssl|perl)|"

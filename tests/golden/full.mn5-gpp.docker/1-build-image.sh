@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the Docker image recipe/full-of-everything-mn5-gpp:93aa2da04914 and saves it as full-of-everything-mn5-gpp.tar.
+# Builds the Docker image recipe/full-of-everything-mn5-gpp:93aa2da04914, checks it and saves it as full-of-everything-mn5-gpp.tar.
 # Written by recipe 0.0.0 for 'Full_of.everything' on mn5-gpp.
 set -eo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
@@ -14,6 +14,7 @@ inputs=$PWD/inputs.recipe
 copy_inputs=yes
 package_settings
 docker build \
+  --platform=linux/amd64 \
   --tag recipe/full-of-everything-mn5-gpp:93aa2da04914 \
   --label org.opencontainers.image.base.name=docker.io/library/python:3.12-slim-bookworm \
   --label 'org.opencontainers.image.title=Full of $(everything)' \
@@ -24,5 +25,13 @@ docker build \
   --label version=1.10 ${RECIPE_FRESH:+--no-cache} \
   --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .
 docker_answer recipe/full-of-everything-mn5-gpp:93aa2da04914
+# As a container of Docker, with the image's own variables, before anything is saved or copied.
+docker run \
+  --rm \
+  --network=none \
+  --entrypoint=python3 \
+  --platform=linux/amd64 \
+  recipe/full-of-everything-mn5-gpp:93aa2da04914 /opt/recipe/verify.py /opt/recipe/recipe.json ||
+    fail "the image does not hold what was planned when docker run starts it"
 docker save recipe/full-of-everything-mn5-gpp:93aa2da04914 --output full-of-everything-mn5-gpp.tar.part
 put_in_place full-of-everything-mn5-gpp.tar.part full-of-everything-mn5-gpp.tar

@@ -19,14 +19,9 @@ if [ "${1:-}" = end ]; then
     exit 0
 fi
 trap 'conclude $?' EXIT
+image_alone
 . run/container.sh
 arguments=()
-digits=()
-if [ -n "${RECIPE_MNIST:-}" ]; then
-    options+=(--bind "$RECIPE_MNIST:/media:ro")
-    digits+=(--data /media)
-fi
-# Every image has /mnt.
 inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
 failed=0
 inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1

@@ -12,21 +12,16 @@ case "${1:-}" in begin | "") rm -f "$results"/verify.json "$results"/smoke-*.jso
 if [ "${1:-}" = begin ]; then exit 0; fi
 conclude() {
     local reason="${failed_because:-the smoke test ended with exit code $1 before this was tested}"
-    leave_results '{"architecture": "sm_90", "torch": "2.8.0+cu129", "vendor": "nvidia"}' "${reason}" verify.json smoke-imports.json smoke-mnist.json
+    leave_results '{"architecture": "sm_90", "torch": "2.8.0+cu126", "vendor": "nvidia"}' "${reason}" verify.json smoke-imports.json smoke-mnist.json
 }
 if [ "${1:-}" = end ]; then
     conclude "${2:-1}"
     exit 0
 fi
 trap 'conclude $?' EXIT
+image_alone
 . run/container.sh
 arguments=()
-digits=()
-if [ -n "${RECIPE_MNIST:-}" ]; then
-    options+=(--bind "$RECIPE_MNIST:/media:ro")
-    digits+=(--data /media)
-fi
-# Every image has /mnt.
 inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
 failed=0
 inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1

@@ -6,6 +6,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 . ./engine.sh
 set -u
 
+image_alone
 . run/container.sh
 inside() { in_image "$@"; }
 rm -f proof.json

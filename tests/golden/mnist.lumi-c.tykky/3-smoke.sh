@@ -19,10 +19,9 @@ if [ "${1:-}" = end ]; then
     exit 0
 fi
 trap 'conclude $?' EXIT
+image_alone
 . run/container.sh
 arguments=()
-digits=()
-if [ -n "${RECIPE_MNIST:-}" ]; then digits+=(--data "$RECIPE_MNIST"); fi
 inside() { in_image "$@"; }
 failed=0
 inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1

@@ -16,9 +16,17 @@ temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 export CW_BUILD_TMPDIR="$work"
 own_caches
 rm -rf mnist-lumi-g.part mnist-lumi-g.old
-mkdir mnist-lumi-g.part
-conda-containerize new --mamba --prefix mnist-lumi-g.part environment.yml </dev/null
+# RECIPE_UPDATE: an installation that gets what pip has to add, and the commands after the first RECIPE_RAN
+if [ -n "${RECIPE_UPDATE:-}" ]; then
+    cp -a -- "$RECIPE_UPDATE" mnist-lumi-g.part
+    conda-containerize update --requirement requirements.txt mnist-lumi-g.part </dev/null
+else
+    mkdir mnist-lumi-g.part
+    conda-containerize new --mamba --prefix mnist-lumi-g.part environment.yml </dev/null
+fi
 [ -x mnist-lumi-g.part/bin/python3 ] || fail "conda-containerize reported no error but wrote no wrappers"
+mkdir -p mnist-lumi-g.part/share
+cp installation.json mnist-lumi-g.part/share/
 audit_image mnist-lumi-g.part
 if [ -e mnist-lumi-g ]; then mv mnist-lumi-g mnist-lumi-g.old; fi
 mv mnist-lumi-g.part mnist-lumi-g

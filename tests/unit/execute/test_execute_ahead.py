@@ -8,7 +8,7 @@ from typing import Any
 
 from builder.execute.image_scan import BackgroundScan
 from builder.model.plan import Plan
-from builder.sif.digest import hash_file
+from builder.sif.bounded import hash_file
 
 PlanOf = Callable[..., Plan]
 

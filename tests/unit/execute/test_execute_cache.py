@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
+from builder.cli.cache import describe_entry
 from builder.cli.main import run
-from builder.execute.layer_cache import list_items, prune, prune_downloads
+from builder.execute.cache_maintenance import prune, prune_downloads
 from builder.layers.cache import Store
-from builder.layers.cache_folders import ensure_cache
+from builder.layers.private_folders import ensure_cache
 from builder.model.finding import ToolError
 
 
@@ -32,11 +33,11 @@ def test_what_was_compiled_of_downloads_is_removed_with_them(tmp_path: Path) -> 
     (repodata / "41d12168.json").write_bytes(bytes(5))
     with store.lock_downloads(), pytest.raises(ToolError, match="a build is using"):
         prune_downloads(store)
-    assert {one.kind for one in list_items(store)} == {"compiled", "layers"}
+    assert {one.kind for one in store.list_entries()} == {"compiled", "layers"}
     assert prune_downloads(store, dry_run=True) == {"uv": 0, "conda": 5, "compiled": 300}
     assert repodata.is_dir()
     assert prune_downloads(store) == {"uv": 0, "conda": 5, "compiled": 300}
-    assert {one.kind for one in list_items(store)} == {"layers"}
+    assert {one.kind for one in store.list_entries()} == {"layers"}
     assert not repodata.exists()
 
 
@@ -49,8 +50,17 @@ def test_what_would_be_removed_is_named_and_kept(tmp_path: Path) -> None:
         assert {one.kind for one in prune(store, {}, gib=0, dry_run=True)} == {"compiled"}
     named = prune(store, {}, gib=0, dry_run=True)
     assert {one.kind for one in named} == {"compiled", "layers"}
-    assert {one.kind for one in list_items(store)} == {"compiled", "layers"}
+    assert {one.kind for one in store.list_entries()} == {"compiled", "layers"}
     assert prune(store, {}, gib=0) == named
+
+
+def test_a_file_of_the_cache_has_these_words_in_json(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    keep(store, "layers", size=70)
+    (entry,) = store.list_entries()
+    assert describe_entry(entry) == {
+        "kind": "layers", "title": "layers", "key": "layers", "size": 70, "used": entry.used, "file": str(entry.path),
+    }  # fmt: skip
 
 
 KEY = "ab" * 32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,18 @@ def test_another_driver_is_reported_with_the_option_for_it(tmp_path: Path) -> No
     assert "--driver 6.10.5" in reading.fix
 
 
-def test_the_sites_own_driver_is_fine(tmp_path: Path) -> None:
+def test_a_reading_decides_between_two_sources(tmp_path: Path) -> None:
     root = root_with(tmp_path, proc__driver__nvidia__version=NVIDIA)
     (reading,) = examine_drivers(load_site("mn5"), root=root)
+    assert (reading.state, "535.86.10 or 595.71.05 in the site's file" in reading.says) == ("bad", True)
+    assert "--driver 535.86.10" in reading.fix
+
+
+def test_the_sites_own_driver_is_fine(tmp_path: Path) -> None:
+    root = root_with(tmp_path, proc__driver__nvidia__version=NVIDIA)
+    mn5 = load_site("mn5")
+    assert mn5.gpu is not None
+    (reading,) = examine_drivers(replace(mn5, gpu=replace(mn5.gpu, other_driver=None)), root=root)
     assert (reading.state, reading.says) == ("ok", "535.86.10")
 
 

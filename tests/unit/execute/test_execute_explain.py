@@ -9,7 +9,8 @@ from support.rows import rows
 
 from builder.execute.diagnose import CAUSES, UNKNOWN, explain, find_error_line
 from builder.model.plan import Step
-from builder.system.event_reader import Event
+from builder.system.failures.installers import PACKAGES
+from builder.system.step_output import Event
 
 STEP = Step(name="build", kind="build", why="", script="1-build.sh")
 
@@ -64,6 +65,11 @@ error: Failed to download `six==1.16.0`
 
          Expected:
            sha256:0000"""
+UV_HASHES = f"""{UV_HASH[:-4]}{"0" * 64}
+
+         Computed:
+           sha256:{"8" * 64}"""
+UV_NO_HASH = "error: Hash-checking is required, but no trusted hash was provided for: `mdurl`"
 UV_DNS = """\
 error: Request failed after 3 retries in 11.1s
   cause: Failed to fetch: http://nohost.invalid/simple/six/
@@ -154,6 +160,7 @@ KNOWN = [
     ("bash: line 1:  7098 Killed                  python3 -c x", "no-memory", "memory"),
     ("MemoryError", "no-memory", "memory"),
     ("memory allocation of 1931616 bytes failed", "no-memory", "memory"),
+    ("called `Result::unwrap()` on an `Err` value: Os { code: 11, kind: WouldBlock }", "no-memory", "memory"),
     ("error: failed to write to file: File too large (os error 27)", "file-size", "largest size"),
     ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "no-memory", "memory"),
     ("FATAL:   While performing build: while running engine: exit status 137", "no-memory", "memory"),
@@ -161,6 +168,11 @@ KNOWN = [
     (BIND, "bind-at-build", "'/opt/cray'"),
     ("FATAL: mount /a->/b error: while mounting /a: mount source /a doesn't exist", "bind-source", "'/a'"),
     ("squashfuse_ll exited with status 1: fuse: device not found, try 'modprobe fuse' first", "no-fuse", "FUSE"),
+    (
+        "FATAL:   --remote, --fakeroot, or the proot command are required to build this source as a non-root user",
+        "no-proot",
+        "no proot on PATH",
+    ),
     (
         "RuntimeError: Multiple Conda installs interfere. We risk destroying the Conda install in /opt/x. Aborting!",
         "multiple-conda",
@@ -205,8 +217,10 @@ KNOWN = [
     ("denied: requested access to the resource is denied", "unauthorized", "login"),
     ("ERROR: HTTP error 401 Client Error: Unauthorized for url", "unauthorized", "login"),
     ("/lib/libc.so.6: version `GLIBC_2.33' not found (required by faked)", "glibc", "GLIBC_2.33"),
-    (PIP_HASH, "hash", "locked"),
-    (UV_HASH, "hash", "locked"),
+    (PIP_HASH, "hash", "required"),
+    (UV_HASH, "hash", "required: six==1.16.0"),
+    (UV_HASHES, "hash", f"required; {'0' * 64} was given, it has {'8' * 64}: six==1.16.0"),
+    (UV_NO_HASH, "hash-none", "a package that is required has none: mdurl"),
     (PIP_TLS, "tls", "certificate"),
     (UV_TLS, "tls", "certificate"),
     ("curl: (60) SSL certificate problem: self-signed certificate", "tls", "certificate"),
@@ -222,8 +236,32 @@ KNOWN = [
     (PIP_GCC, "no-compiler", "compiler"),
     (UV_GCC, "no-compiler", "compiler"),
     ("/bin/sh: 1: gcc: not found", "no-compiler", "compiler"),
+    ("  error: Cannot compile MPI programs. Check your configuration!!!", "no-mpi", "an MPI"),
     (UV_GIT, "no-git", "no git"),
     ("ERROR: Cannot find command 'git' - do you have 'git' installed and in your PATH?", "no-git", "no git"),
+    ("FATAL ERROR: writer: failed to read/uncompress file /image/rootfs/usr/bin/dir", "base-damaged", "base image is"),
+    ("/opt/recipe/build/install.sh: 419: sed: Input/output error", "base-damaged", "base image is damaged"),
+    ("FATAL:   exec /opt/env/bin/python3 failed: input/output error", "base-damaged", "its disk cannot be read"),
+    (
+        "error: No solution found when resolving dependencies\n  cause: Because six==1.16.0 has an invalid package "
+        "format and you require six==1.16.0, we can conclude that your requirements are unsatisfiable.\n\n"
+        "hint: The structure of `six` (v1.16.0) was invalid:\n  Failed to read from zip file",
+        "damaged-wheel",
+        "six==1.16.0",
+    ),
+    (
+        "error: Failed to read `six @ file:///mnt/six-1.16.0-py2.py3-none-any.whl`\n"
+        "  cause: Failed to read metadata: /mnt/six-1.16.0-py2.py3-none-any.whl\n"
+        "  cause: Failed to read from zip file\n  cause: unable to locate the end of central directory record",
+        "damaged-wheel",
+        "/mnt/six-1.16.0-py2.py3-none-any.whl",
+    ),
+    (
+        "error: Failed to download `six==1.16.0`\n  cause: Failed to extract archive\n"
+        "  cause: unable to locate the end of central directory record",
+        "damaged-wheel",
+        "six==1.16.0",
+    ),
     (UV_WHEEL, "no-wheel", "tensorflow==2.12.0"),
     ("ERROR: No matching distribution found for six==99.0", "no-package", "six==99.0"),
     (UV_VERSION, "no-package", "six==99.0"),
@@ -274,6 +312,26 @@ def test_known_failures_have_one_cause_and_one_fix(text: str, code: str, word: s
     assert finding.fix
     assert finding.at is not None
     assert finding.at.file == "logs/build.log"
+
+
+def test_git_is_not_added_to_a_file_that_cannot_name_it() -> None:
+    """A requirements.txt has no container.system."""
+    fix = explain(STEP, UV_GIT.splitlines(), 1).fix
+    assert "base image with git" in fix
+    assert "container.system" not in fix
+
+
+def test_no_binary_asks_for_the_digest_of_the_sources() -> None:
+    text = f"recipe: built from sources, as --no-binary asks: six\n{UV_HASH}"
+    finding = explain(STEP, text.splitlines(), 1)
+    assert finding.code == "hash"
+    assert "the sources of a package do not have the digest" in finding.message
+    assert finding.fix.endswith("or remove --no-binary: it is for six")
+
+
+def test_a_damaged_base_image_is_named() -> None:
+    finding = explain(STEP, ["cat: /usr/bin/x: Input/output error"], 1, base="/images/base.sif")
+    assert "the base image '/images/base.sif' is damaged" in finding.message
 
 
 def test_every_cause_has_an_example() -> None:
@@ -394,6 +452,7 @@ def test_what_our_own_program_says_to_do_is_the_fix() -> None:
 
 
 CACHE_LINE = "recipe: this was written to the cache '/home/me/.cache/recipe'"
+TEMPORARY_LINE = "recipe: this was written to the temporary folder '/tmp'"
 OUTPUT_LINE = "recipe: this was written to the folder of the image '/scratch/me'"
 
 
@@ -411,6 +470,7 @@ OUTPUT_LINE = "recipe: this was written to the folder of the image '/scratch/me'
         for where, message, option in (
             (CACHE_LINE, "the cache '/home/me/.cache/recipe'", "RECIPE_CACHE_DIR"),
             (OUTPUT_LINE, "'/scratch/me'", "-o"),
+            (TEMPORARY_LINE, "'/tmp'", "--tmpdir"),
         )
     ],
 )
@@ -421,7 +481,7 @@ def test_fault_04_a_full_disk_is_named_with_the_option_that_moves_that_place(
     assert finding.code == code
     assert finding.message.endswith(message)
     assert option in finding.fix
-    assert "--tmpdir" not in finding.fix
+    assert ("--tmpdir" in finding.fix) == (option == "--tmpdir")
 
 
 def test_fault_05_a_home_that_may_not_be_written_is_not_the_output() -> None:
@@ -499,3 +559,10 @@ def test_a_command_of_the_recipe_is_cited_with_its_own_words(lines: list[str], s
         "FATAL:   While performing build: while running engine: exit status 1",
     ]
     assert find_error_line([*lines, *ends]) == said
+
+
+def test_an_unreachable_index_of_torch_names_its_mirror() -> None:
+    log = UV_DNS.replace("http://nohost.invalid/simple/six/", "https://download.pytorch.org/whl/cpu/torch/")
+    for text, named in ((log, True), (UV_DNS, False)):
+        cause = next(one for one in PACKAGES if one.pattern.search(text) and (not one.needs or one.needs.search(text)))
+        assert (cause.code, "RECIPE_TORCH_INDEX" in cause.fix) == ("no-network", named)

@@ -12,12 +12,12 @@ import pytest
 from support.rows import rows
 
 from builder.compile.step_scripts import parse_minutes
+from builder.execute.build_options import JobOverrides, read_overrides
 from builder.execute.judgement import judge_suite, list_suite_shapes
 from builder.execute.step_runner import OutputStat
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import JobState, Slurm, explain_endless_wait, explain_rejection
-from builder.slurm.job_overrides import JobOverrides, read_overrides
 from builder.slurm.ledger import (
     Ledger,
     SubmittedJob,

@@ -112,10 +112,11 @@ def test_the_torch_of_another_vendor_is_the_cause_of_a_failure(tmp_path: Path) -
 
 def test_a_training_on_the_cpu_of_a_site_with_gpus_is_a_warning() -> None:
     gpu = result(device={"type": "xpu"})
-    found = note_cpu({"mnist": result()}, vendor="intel", site="dawn")
+    found = note_cpu({"mnist": result()}, vendor="intel", site="dawn", image="x.sif")
     assert found is not None
     assert (found.code, found.level) == ("smoke-cpu", "warning")
     assert "there is no intel GPU here" in found.message
-    assert note_cpu({"mnist": gpu}, vendor="intel", site="dawn") is None
-    assert note_cpu({"mnist": result()}, vendor="cpu", site="local") is None
-    assert note_cpu({"imports": {"imports": []}}, vendor="intel", site="dawn") is None
+    assert "`recipe smoke dawn x.sif --submit`" in found.fix
+    assert note_cpu({"mnist": gpu}, vendor="intel", site="dawn", image="x.sif") is None
+    assert note_cpu({"mnist": result()}, vendor="cpu", site="local", image="x.sif") is None
+    assert note_cpu({"imports": {"imports": []}}, vendor="intel", site="dawn", image="x.sif") is None

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.system import log
-from builder.system.log import Line, Lines, StepLog, clean, shorten
+from builder.system import step_output
+from builder.system.step_output import Line, Lines, StepLog, clean, shorten
 
 # What cotainr 2025.7.1 writes into a pipe: frames, each clearing the one before, then the message itself.
 COTAINR = (
@@ -60,7 +60,7 @@ def test_frames_are_shown_and_not_kept() -> None:
 def test_a_line_without_end_is_cut_once_and_its_rest_dropped() -> None:
     found = kept(b"x" * 1_000_000 + b"\nnext\n", size=4096)
     assert len(found) == 2
-    assert len(found[0]) <= log.HOLD_LIMIT + 4096
+    assert len(found[0]) <= step_output.HOLD_LIMIT + 4096
     assert found[1] == "next"
 
 
@@ -93,13 +93,13 @@ def test_the_log_holds_what_came_masked(tmp_path: Path) -> None:
 
 def test_a_secret_is_masked_before_a_long_line_is_cut(tmp_path: Path) -> None:
     path = tmp_path / "build.log"
-    write(path, b"x" * (log.LINE_LIMIT - 3) + b"hunter2" + b"y" * 100 + b"\n")
+    write(path, b"x" * (step_output.LINE_LIMIT - 3) + b"hunter2" + b"y" * 100 + b"\n")
     assert "hun" not in path.read_text()
 
 
 @pytest.mark.property
 def test_a_log_over_its_limit_keeps_its_beginning_and_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "LOG_LIMIT", 1000)
+    monkeypatch.setattr(step_output, "LOG_LIMIT", 1000)
     path = tmp_path / "build.log"
     _, tail = write(path, *(f"line {number}\n".encode() for number in range(100_000)))
     lines = path.read_text().splitlines()
@@ -109,7 +109,7 @@ def test_a_log_over_its_limit_keeps_its_beginning_and_its_end(tmp_path: Path, mo
     left_out = next(line for line in lines if "left out" in line)
     count = int(re.findall(r"\d+", left_out)[0])
     assert count == 100_000 - (len(lines) - 1)
-    assert len(tail) == log.TAIL_LINES
+    assert len(tail) == step_output.TAIL_LINES
 
 
 def test_a_full_disk_does_not_end_the_build_or_lose_the_tail() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.rows import rows
 
-from builder.model.mask import Mask
+from builder.model.secrets import Mask
 
 
 @rows(

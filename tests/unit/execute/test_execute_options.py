@@ -81,16 +81,17 @@ def heeded() -> Iterator[None]:
 
 @pytest.mark.usefixtures("heeded")
 def test_signals_become_interrupts_and_go_back() -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = [signal.getsignal(number) for number in numbers]
     signals = Signals()
-    for number, exit_code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+    for number, exit_code in ((signal.SIGINT, 130), (signal.SIGQUIT, 131), (signal.SIGTERM, 143)):
         with pytest.raises(SignalInterrupt) as caught, signals.catch():
             signal.raise_signal(number)
         assert caught.value.exit_code == exit_code
         assert str(caught.value) == signal.Signals(number).name
     with signals.catch(), signals.shield():
         signal.raise_signal(signal.SIGTERM)
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_an_ignored_signal_stays_ignored() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import signal
@@ -20,15 +21,26 @@ from builder.execute import report_file
 from builder.execute.folder_lock import lock_folder
 from builder.execute.plan_folder import lock_plan_folder, write_plan
 from builder.execute.report_file import explain_not_current, find_current_result, read_report, write_report
-from builder.inspect.origin import Origin, compute_identity, compute_plan_digest, find_origin, read_origin
+from builder.inspect.origin import (
+    Origin,
+    compute_identity,
+    compute_plan_digest,
+    compute_sources_identity,
+    find_old_product,
+    find_origin,
+    read_image_report,
+    read_origin,
+    restore_report,
+)
 from builder.inspect.origin import read_plan_digest as plan_of_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, ToolError
 from builder.model.plan import Copy, Plan, PlanFile
 from builder.model.report import Report, SmokeCheck, StepResult
-from builder.sif.digest import hash_file
+from builder.report.records import read_results
+from builder.sif.bounded import hash_file
 from builder.slurm import submitted_jobs
 from builder.slurm.ledger import Ledger
-from builder.system.layout import OLD_FILE, PLAN_FILE, REPORT_FILE, SOURCES_FILE
+from builder.system.layout import KEPT_FILE, OLD_FILE, PLAN_FILE, REPORT_FILE, SOURCES_FILE
 
 PlanOf = Callable[..., Plan]
 
@@ -49,9 +61,9 @@ class Place:
         steps = tuple(StepResult(name=step.name, status="ok", seconds=1.0) for step in self.plan.steps)
         steps = (*steps, StepResult(name="smoke", status="ok", seconds=1.0))
         report = Report(
-            target="x", status="passed", image=str(self.image.resolve()), steps=steps, plan=origin.plan,
-            sources=origin.sources, identity=compute_identity(self.image), image_bytes=self.image.stat().st_size,
-            image_sha256=hash_file(self.image),
+            target="mine.own.local.layers", status="passed", image=str(self.image.resolve()), steps=steps,
+            plan=origin.plan, sources=origin.sources, identity=compute_identity(self.image),
+            image_bytes=self.image.stat().st_size, image_sha256=hash_file(self.image),
         )  # fmt: skip
         write_report(report, self.kit)
 
@@ -73,6 +85,54 @@ def other_than(plan: Plan) -> Plan:
 
 def test_fault_01_an_image_of_this_plan_is_up_to_date(place: Place) -> None:
     assert place.current(place.plan)
+
+
+@pytest.mark.parametrize("status", ["interrupted", "failed", "smoke-failed"])
+def test_an_image_that_stays_keeps_its_report(place: Place, status: Any) -> None:
+    before = (place.kit / REPORT_FILE).read_text()
+    other, failed = other_than(place.plan), place.home / "x.sif.failed"
+    failed.write_bytes(b"bad image")
+    for _ in range(2):
+        write_plan(other, place.kit, recipe_folder=place.home)
+        image = str(failed) if status == "smoke-failed" else ""
+        write_report(
+            Report(target="x", status=status, image=image, steps=(), plan=compute_plan_digest(other)), place.kit
+        )
+    kept, is_kept = read_image_report(place.kit, place.image)
+    assert is_kept
+    assert kept == json.loads(before)
+    assert place.current(place.plan)
+    assert not place.current(other)
+    write_plan(place.plan, place.kit, recipe_folder=place.home)
+    restore_report(place.kit)
+    assert json.loads((place.kit / REPORT_FILE).read_text()) == json.loads(before)
+    assert not (place.kit / KEPT_FILE).exists()
+
+
+def test_a_kept_report_names_its_own_recipe(place: Place) -> None:
+    place.report(read_origin(place.kit, place.plan))
+    write_plan(replace(other_than(place.plan), recipe="other"), place.kit, recipe_folder=place.home)
+    write_report(Report(target="other.local.layers", status="failed", image="", steps=()), place.kit)
+    found = read_results(place.image)
+    assert (found.status, found.facts["recipe"], found.packages) == ("built", "mine.own", {})
+
+
+def test_a_kept_report_is_of_no_other_image(place: Place) -> None:
+    write_plan(other_than(place.plan), place.kit, recipe_folder=place.home)
+    write_report(Report(target="x", status="failed", image="", steps=()), place.kit)
+    place.image.write_bytes(b"another image")
+    assert not read_image_report(place.kit, place.image)[1]
+    assert not place.current(place.plan)
+
+
+def test_a_build_that_passes_removes_the_kept_report(place: Place) -> None:
+    other = other_than(place.plan)
+    write_plan(other, place.kit, recipe_folder=place.home)
+    assert (place.kit / KEPT_FILE).exists()
+    place.image.write_bytes(b"a new image")
+    place.report(read_origin(place.kit, other))
+    assert not (place.kit / KEPT_FILE).exists()
+    assert place.current(other)
 
 
 @pytest.fixture
@@ -103,12 +163,12 @@ def put(path: Path, kind: str) -> None:
 
 @pytest.mark.property
 @pytest.mark.parametrize("kind", ["pipe", "deep", "huge"])
-@pytest.mark.parametrize("name", [REPORT_FILE, SOURCES_FILE, OLD_FILE, PLAN_FILE])
+@pytest.mark.parametrize("name", [KEPT_FILE, REPORT_FILE, SOURCES_FILE, OLD_FILE, PLAN_FILE])
 @pytest.mark.usefixtures("ten_seconds")
 def test_security_15_odd_files_of_a_plan_folder_are_read_within_bounds(place: Place, name: str, kind: str) -> None:
     """A plan folder that came as an archive is the user's own, and what is in it is a stranger's."""
     put(place.kit / name, kind)
-    assert place.current(place.plan) == (name in (OLD_FILE, SOURCES_FILE))
+    assert place.current(place.plan) == (name in (KEPT_FILE, OLD_FILE, SOURCES_FILE))
     assert explain_not_current(place.plan, folder=place.kit, output=place.image, recipe_folder=place.home) == ("", "")
     assert plan_of_folder(place.kit) == ("" if name == PLAN_FILE else compute_plan_digest(place.plan))
     assert find_origin(place.plan, (), folder=place.kit) is not None
@@ -186,11 +246,17 @@ def test_fault_01_a_step_left_out_has_the_product_of_the_plan_before(place: Plac
     other = other_than(plan)
     (place.kit / "image.sif").write_text("made of plan")
     write_plan(other, place.kit, recipe_folder=place.home)
+    sources = compute_sources_identity(other, recipe_folder=place.home, folder=place.kit)
+    assert find_old_product(other, (), folder=place.kit, sources=sources) == "image.sif"
+    assert find_old_product(other, other.steps, folder=place.kit, sources=sources) == ""
     assert find_origin(other, (), folder=place.kit) == Origin()
     assert find_origin(other, other.steps, folder=place.kit).plan == compute_plan_digest(other)
     (place.kit / "image.sif").unlink()
     (place.kit / "image.sif").write_text("made of the other")
     assert find_origin(other, (), folder=place.kit).plan == compute_plan_digest(other)
+    assert find_old_product(other, (), folder=place.kit, sources=sources) == ""
+    assert find_old_product(other, (), folder=place.kit, sources="other files") == "image.sif"
+    assert find_old_product(plan, (), folder=place.kit, sources=sources) == "image.sif"
 
 
 @pytest.mark.property
@@ -256,7 +322,8 @@ def test_fault_01_an_image_in_the_way_is_told_by_its_plan(place: Place, monkeypa
     (place.home / "notes.txt").write_text("later")
     assert said(place.plan, of=place.plan).startswith("a file that went into it")
     (place.home / "notes.txt").unlink()
-    (place.kit / "report.json").unlink()
+    for name in (REPORT_FILE, KEPT_FILE):
+        (place.kit / name).unlink()
     assert said(place.plan, of=place.plan).endswith("before it could write its report")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 
 from builder.execute.machine import check_machine
 from builder.execute.plan_executor import find_kept_image
-from builder.execute.preflight import check_output, check_space, find_programs
+from builder.execute.preflight import IN_CONTAINER, check_output, check_space, find_programs
 from builder.model.finding import BuilderError, ConfigError, Location, ToolError
 from builder.model.plan import Plan
 from builder.parse.site import load_site
@@ -31,12 +32,12 @@ def code(call: Callable[[], Any], error: type[BuilderError] = ConfigError) -> st
 
 def test_here_overrules_what_a_host_name_says(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name is a guess; a base image that is missing is a fact."""
-    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="glogin1.example"))
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="glogin1.example", machine="x86_64"))
     site, plan = load_site("dawn"), plan_of(site="dawn")
 
     def check(plan: Plan, *, sure: bool) -> None:
         check_machine(
-            site, plan, steps=plan.steps, here=plan.steps, environment={}, recipe="x.yml",
+            site, plan, steps=plan.steps, here=plan.steps, environment={}, plan_line="recipe plan dawn x.yml",
             base_at=Location(key="--base"), sure=sure,
         )  # fmt: skip
 
@@ -70,10 +71,11 @@ def test_an_image_that_a_step_makes_is_not_kept(plan_of: PlanOf, tmp_path: Path,
     assert find_kept_image(plan, plan.steps, tmp_path) is None
 
 
-def test_a_dangling_link_is_an_output_too(plan_of: PlanOf, tmp_path: Path) -> None:
+@pytest.mark.parametrize("force", [False, True])
+def test_a_dangling_link_is_an_output_too(plan_of: PlanOf, tmp_path: Path, force: bool) -> None:
     output = tmp_path / "x.sif"
     output.symlink_to("nowhere")
-    assert code(lambda: check_output(plan_of(), output, force=False, kept=None)) == "output-exists"
+    assert code(lambda: check_output(plan_of(), output, force=force, kept=None)) == "output-kind"
 
 
 def test_force_does_not_remove_folders_that_are_not_ours(plan_of: PlanOf, tmp_path: Path) -> None:
@@ -138,6 +140,25 @@ def test_space_is_given_in_figures(plan_of: PlanOf, tmp_path: Path) -> None:
     check_space(steps[1:], scratch=tmp_path, folder=tmp_path, output=tmp_path / "x.sif")
 
 
+def test_limits_of_files_are_seen_before_a_build(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = plan_of({"a": {"text": "", "space_gib": 0.001}}).steps
+    place = {"scratch": tmp_path, "folder": tmp_path, "output": tmp_path / "x.sif"}
+    check_space(steps, **place)
+    room = {"f_bavail": 10**9, "f_blocks": 10**9, "f_bfree": 10**9, "f_frsize": 4096}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
+    try:
+        assert code(lambda: check_space(steps, **place), ToolError) == "file-size"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_files=1000, f_favail=7, **room))
+    assert code(lambda: check_space(steps, **place), ToolError) == "no-space"
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_files=0, f_favail=0, **room))
+    check_space(steps, **place)
+
+
 def test_fault_04_layers_need_room_in_their_cache_and_none_for_temporary_files(plan_of: PlanOf, tmp_path: Path) -> None:
     steps = plan_of({"a": {"text": "", "space_gib": 1e6}}).steps
     cache, there = tmp_path / "not" / "yet", tmp_path / "x.sif"
@@ -153,6 +174,20 @@ def test_fault_04_layers_need_room_in_their_cache_and_none_for_temporary_files(p
         ("no-space", "the plan folder", "choose a larger disk with -o"),
         ("no-space", "the folder of the output", "choose a larger disk with -o"),
     ]
+
+
+def test_layers_need_a_little_of_the_temporary_folder(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, room = plan_of({"a": {"text": "", "space_gib": 1.0}}).steps, tmp_path / "small"
+    room.mkdir()
+    free = 2 * 1024**2
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free if path == room else 1e15))
+    place = {"scratch": room, "folder": Path("/"), "output": Path("/x.sif"), "cache": tmp_path / "cache"}
+    with pytest.raises(ToolError, match=r"the temporary folder '.*' has 2 MiB free, and the build needs 51 MiB"):
+        check_space(steps, **place, temporary=IN_CONTAINER)
+    free = 30 * 1024**2
+    check_space(steps, **place)
 
 
 def test_fault_04_a_new_cache_is_asked_for_the_measured_peak(
@@ -188,3 +223,17 @@ def test_fault_05_a_cache_that_may_not_be_written(
     assert finding.message == f"the cache folder '{cache}' cannot be used: you may not write to '{tmp_path}/home'"
     assert finding.fix == "set RECIPE_CACHE_DIR to a folder of your own"
     assert not cache.exists()
+
+
+def test_squashfs_is_found_where_the_build_finds_it(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """/usr/sbin is not on every user's PATH; an engine there is not what a step starts."""
+    for name in ("mksquashfs", "apptainer"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setattr("builder.execute.preflight.MORE", str(tmp_path))
+    (step,) = plan_of({"build": {"text": ""}}).steps
+    found = find_programs([replace(step, programs=("mksquashfs",))], environment={"PATH": "/nowhere"})
+    assert found == {"mksquashfs": tmp_path / "mksquashfs"}
+    with pytest.raises(ToolError):
+        find_programs([replace(step, programs=("apptainer",))], environment={"PATH": "/nowhere"})

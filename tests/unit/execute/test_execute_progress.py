@@ -18,7 +18,7 @@ from builder.execute.progress import (
 )
 from builder.model.plan import Step
 from builder.model.report import StepResult
-from builder.model.units import format_clock
+from builder.model.text import format_clock
 
 STEP = Step(name="build", kind="build", why="build the image", script="1.sh")
 

@@ -57,6 +57,24 @@ def test_an_image_goes_to_another_file_system(tmp_path: Path, elsewhere: Path) -
     assert [path.name for path in elsewhere.iterdir()] == ["x.sif"]
 
 
+@pytest.mark.parametrize("other", [False, True])
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_new_output_replaces_nothing(tmp_path: Path, elsewhere: Path, other: bool, folder: bool) -> None:
+    image = folder_image(tmp_path / "kit" / "image", "x") if folder else image_in(tmp_path / "kit")
+    output = (elsewhere if other else tmp_path) / "x.sif"
+    output.write_text("of the user")
+    with pytest.raises(FileExistsError):
+        publish(image, output, new=True)
+    assert output.read_text() == "of the user"
+    assert image.exists()
+    assert not image.is_symlink()
+    output.unlink()
+    publish(image, output, new=True)
+    assert output.is_dir() == folder
+    assert image.is_symlink()
+    assert [path.name for path in output.parent.iterdir() if path.name != "kit"] == ["x.sif"]
+
+
 def folder_image(path: Path, text: str) -> Path:
     (path / "bin").mkdir(parents=True)
     (path / "bin/python").write_text(text)

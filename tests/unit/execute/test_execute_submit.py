@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from builder.execute.build_options import JobOverrides
 from builder.execute.plan_folder import write_plan
 from builder.model.finding import Finding, StepError
 from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import Slurm
-from builder.slurm.job_overrides import JobOverrides
 from builder.slurm.ledger import Ledger, read_ledger
 from builder.slurm.submit import SubmitOptions, Task, select_tasks, submit
 

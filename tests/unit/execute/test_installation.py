@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.execute.installation import find_installation
+from builder.execute.machine import find_installation
 
 SYSTEMS = [
     ("ID=ubuntu\nID_LIKE=debian\n", "mksquashfs", "`sudo apt install squashfs-tools`"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.lock import site_lock as base
+from builder.lock import base_lock as base
 from builder.lock.session import Session
 from builder.lock.site_lock import SiteLock, write_locks
 from builder.model.finding import ToolError

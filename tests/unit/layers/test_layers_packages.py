@@ -127,7 +127,7 @@ def test_an_image_without_wheels_is_refused(machine: str, glibc: str) -> None:
 def test_settings_of_the_users_own_projects_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build in a container gets none of them: a lock and a build of layers would be of other packages."""
     own = {"UV_CONSTRAINT": "/c.txt", "UV_OVERRIDE": "/o.txt", "UV_TORCH_BACKEND": "cpu", "UV_RESOLUTION": "lowest"}
-    ways = {"UV_HTTP_RETRIES": "0", "UV_INDEX_TORCH_PASSWORD": "word", "UV_LINK_MODE": "copy"}
+    ways = {"UV_HTTP_RETRIES": "0", "UV_INDEX_TORCH_PASSWORD": "word", "UV_CONCURRENT_DOWNLOADS": "4"}
     for name, value in {**own, **ways}.items():
         monkeypatch.setenv(name, value)
     found = make_uv_environment(make_uv_settings({**own, **ways}, cache=tmp_path))
@@ -234,7 +234,7 @@ def test_a_script_is_replaced_not_written_through_a_link(tmp_path: Path) -> None
 
 
 def test_the_environment_is_one_for_its_python(tmp_path: Path) -> None:
-    write_environment(tmp_path, python="/usr/bin/python3.11", minor="3.11", system_packages=False)
+    write_environment(tmp_path, python="/usr/bin/python3.11", minor="3.11")
     assert (tmp_path / "bin" / "python3").readlink() == Path("/usr/bin/python3.11")
     assert (tmp_path / "pyvenv.cfg").read_text().splitlines()[:2] == [
         "home = /usr/bin", "include-system-site-packages = false",

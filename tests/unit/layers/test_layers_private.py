@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.execute.layer_cache import (
+from builder.execute.cache_maintenance import (
     check_files,
     ensure_cache_folder,
     explain_no_locks,
@@ -23,9 +23,17 @@ from builder.execute.layer_cache import (
 )
 from builder.layers import locks
 from builder.layers.cache import SharedCache, Store
-from builder.layers.cache_folders import CONDA, FETCH, LAYERS, MARK, UV
 from builder.layers.locks import is_dead, make_mark
-from builder.layers.private_folders import PrivateError, ensure_private_folder, ensure_temporary_parent
+from builder.layers.private_folders import (
+    CONDA,
+    FETCH,
+    LAYERS,
+    MARK,
+    UV,
+    PrivateError,
+    ensure_private_folder,
+    ensure_temporary_parent,
+)
 from builder.model.finding import ToolError
 from builder.system.scratch import find_private_parent, make_scratch_folder
 
@@ -109,9 +117,9 @@ def test_security_14_a_cache_that_others_can_replace_is_refused(tmp_path: Path, 
     cache.mkdir(0o700, parents=True)
     cache.parent.chmod(bits)
     with pytest.raises(PrivateError, match=f"'{cache}' is not safe: '{cache.parent}' can be written by all users"):
-        ensure_private_folder(cache, what="cache folder", instead="?")
+        ensure_private_folder(cache, instead="?")
     cache.parent.chmod(bits | 0o1000)
-    assert ensure_private_folder(cache, what="cache folder", instead="?") == cache
+    assert ensure_private_folder(cache, instead="?") == cache
 
 
 def test_security_14_without_a_home_there_is_no_cache_in_tmp(tmp_path: Path) -> None:
@@ -261,7 +269,7 @@ def test_security_11_a_place_of_another_user_is_refused(tmp_path: Path, monkeypa
             for check in (
                 lambda: ensure_temporary_parent(tmp_path, instead="?"),
                 lambda: ensure_temporary_parent(tmp_path / "new", instead="?"),
-                lambda: ensure_private_folder(tmp_path, what="cache folder", instead="?"),
+                lambda: ensure_private_folder(tmp_path, instead="?"),
             ):
                 with pytest.raises(PrivateError, match=r"belongs to .*\(?uid \d+\)?"):
                     check()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
+from builder.inspect.sif_objects import SBOM, SIGNATURE, plan_object_writes
 from builder.layers.cache import CacheEntry
 from builder.layers.image_file import Layer, write_image
 from builder.sif.errors import AlteredError
@@ -111,6 +112,18 @@ def test_an_edited_image_has_new_records_and_no_signatures(tmp_path: Path) -> No
     assert [item.size for item in named] == [4]
     data = (tmp_path / "2.sif").read_bytes()
     assert data[named[0].offset :][:4] == b"{22}"
+
+
+@pytest.mark.parametrize("kind", [SBOM, SIGNATURE])
+def test_what_is_true_of_the_base_alone_is_left_out(kind: int, tmp_path: Path) -> None:
+    base = base_image(tmp_path / "base.sif")
+    with base.open("r+b") as file:
+        for at, data in plan_object_writes(read_sif(base), kind=kind, name="x", content=b"of the base", extra=b""):
+            file.seek(at)
+            file.write(data)
+    assert kind in [item.kind for item in read_sif(base).objects]
+    write_image(base, [layer(tmp_path / "a", b"a")], tmp_path / "1.sif", time=9)
+    assert kind not in [item.kind for item in read_sif(tmp_path / "1.sif").objects]
 
 
 @rows(

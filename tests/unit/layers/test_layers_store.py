@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.layer_cache import prune
+from builder.execute.cache_maintenance import prune
 from builder.layers.cache import REMOVER, CacheEntry, Store, compute_key
-from builder.layers.cache_folders import LAYERS, find_cache_folder, read_limit_bytes
+from builder.layers.private_folders import LAYERS, find_cache_folder, read_limit_bytes
 
 HALF = "ab" * 32  # a name as the cache gives it
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from support.rows import rows
 
 from builder.layers.wheels import write_stubs
-from builder.lock.site_lock import normalize_packages
+from builder.lock.base_lock import normalize_packages
 
 ODD = ("../out", "a/b", "a\n-r /etc/hosts", "a\r-i x", "a b", "a#b", "", "-r", "a\u2028b", "a" * 5000)
 

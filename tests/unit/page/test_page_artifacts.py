@@ -20,10 +20,9 @@ from support.rows import rows
 from builder.cli.main import run
 from builder.model.results import Rank, Results, WorkloadResult
 from builder.report.comparison import compare_results
-from builder.report.metrics import find_shared_cores
 from builder.report.page import make_report_page
 from builder.report.records import LINE_LIMIT, TAIL_LINES, read_results
-from builder.report.tables import format_time
+from builder.report.tables import find_shared_cores, format_time
 
 PROGRAM = "python3 -c 'import torch; print(torch.__version__)'"
 TOKEN = "hf_" + "abcdefghijklmnopqrstuvwxyz" * 2

@@ -9,13 +9,22 @@ import pytest
 from support.rows import rows
 
 from builder.model.results import read_workload_result
-from builder.model.text import to_integer, to_number, to_numbers, to_text
-from builder.model.units import format_bytes, format_duration, format_number, format_ratio, format_tick
+from builder.model.text import (
+    format_bytes,
+    format_duration,
+    format_number,
+    format_ratio,
+    format_tick,
+    to_integer,
+    to_number,
+    to_numbers,
+    to_text,
+)
 from builder.report import svg
 from builder.report.plots import smooth
 from builder.report.svg import make_element, make_label, make_path
-from builder.smoke.amounts import format_size
 from builder.smoke.check_probe import format_cores
+from builder.smoke.options import format_size
 
 
 @rows(

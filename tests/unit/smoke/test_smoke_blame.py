@@ -6,7 +6,7 @@ from typing import Any
 
 from support.rows import rows
 
-from builder.smoke.gather import describe_unfinished, diagnose
+from builder.smoke.result_files import describe_unfinished, diagnose
 
 CLOSED = "the communication failed while training: Connection closed by peer [10.0.0.2]:1234"
 LIMIT = "ended at its limit of 60 s"
@@ -28,6 +28,8 @@ def limited(number: int) -> dict[str, Any]:
     ("records", "world", "said"),
     [
         ([lost(0), rank(1, error="torch cannot be imported")], 2, "rank 1: torch cannot be imported"),
+        # both failed themselves: the later one may have failed of the other's end
+        ([rank(0, 101.5, error="no answer"), rank(1, error="CUDA error")], 2, "rank 1: CUDA error"),
         ([lost(0), rank(1), lost(2)], 3, f"rank 1 on n1 died while training (rank 0: {CLOSED})"),
         ([rank(0), lost(1)], 2, f"rank 0 on n0 died while training (rank 1: {CLOSED})"),
         # rank 2 waits for a bystander and lives: it gave a sign of life a moment ago

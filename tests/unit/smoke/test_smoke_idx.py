@@ -7,8 +7,8 @@ import pytest
 from support.rows import rows
 
 from builder.smoke import data
-from builder.smoke.digits import PIXELS
-from builder.smoke.exceptions import RunError
+from builder.smoke.data import PIXELS
+from builder.smoke.options import RunError
 
 IMAGES = "t10k-images-idx3-ubyte"
 LABELS = "t10k-labels-idx1-ubyte"

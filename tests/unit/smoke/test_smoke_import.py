@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.smoke import hardware
-from builder.smoke.exceptions import RunError
+from builder.smoke.options import RunError
 
 TORCH = "import gc\ncollects = gc.isenabled()\n"
 

@@ -3,7 +3,7 @@
 import pytest
 from support.rows import rows
 
-from builder.smoke.exceptions import UsageError
+from builder.smoke.options import UsageError
 from builder.smoke.ranks import Placement, check_own_ranks, read_placement
 
 TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}

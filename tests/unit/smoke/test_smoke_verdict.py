@@ -139,6 +139,26 @@ STARTUP: dict[str, Any] = {
     "ranks": [{"rank": number, "finished": True, "seconds": dict(PHASES)} for number in range(2)],
     "seconds": {**PHASES, "total": 5.0},
 }
+MPI: dict[str, Any] = {
+    "schema": 1,
+    "workload": "mpi",
+    "error": None,
+    "expected": {"seconds": 600.0, "ranks": 2, "mpi": "host"},
+    "ranks": [
+        {
+            "rank": number,
+            "host": f"n{number}",
+            "finished": True,
+            "mpi": {
+                "size": 2, "rank": number, "sum": 3, "left": 1 - number, "hosts": ["n0", "n1"],
+                "version": "CRAY MPICH version 9.0.1", "library": "/opt/cray/libmpi.so.12", "from": "host",
+            },
+            "seconds": {},
+        }
+        for number in range(2)
+    ],
+    "seconds": {"total": 1.0},
+}  # fmt: skip
 GOOD = {
     "mnist": MNIST,
     "ddp": DDP,
@@ -147,6 +167,7 @@ GOOD = {
     "pi": PI,
     "allreduce": ALLREDUCE,
     "startup": STARTUP,
+    "mpi": MPI,
 }
 
 
@@ -225,6 +246,16 @@ FAULTS: list[tuple[dict[str, Any], str, object, list[str]]] = [
     (DDP, "expected.ranks", 8, ["ranks", "parameters agree", "samples"]),
     (DDP, "expected.ranks", None, ["ranks", "parameters agree", "samples"]),
     (DDP, "data.train", 16000, ["samples"]),
+    (MPI, "ranks.1.mpi.size", 1, ["mpi world"]),
+    (MPI, "ranks.1.mpi.rank", 0, ["mpi world"]),
+    (MPI, "ranks.1.mpi.sum", 2, ["mpi sum"]),
+    (MPI, "ranks.1.mpi.left", 1, ["mpi neighbours"]),
+    (MPI, "ranks.1.mpi.hosts", ["n1"], ["mpi hosts"]),
+    (MPI, "ranks.1.mpi.from", "image", ["mpi library"]),
+    (MPI, "ranks.1.mpi.library", "/usr/lib/libmpi.so.12", ["mpi library"]),
+    (MPI, "ranks.1.mpi", KeyError, ["mpi world", "mpi sum", "mpi neighbours", "mpi hosts", "mpi library"]),
+    (MPI, "expected.ranks", 4, ["ranks", "mpi world", "mpi sum", "mpi neighbours"]),
+    (MPI, "expected.ranks", None, ["ranks", "mpi world", "mpi sum", "mpi neighbours"]),
     (PROBE, "ranks.1.affinity", [56, 57], ["affinity", "cores"]),
     (PROBE, "ranks.1.affinity", list(range(49, 56)), ["affinity"]),
     (PROBE, "ranks.1.affinity", list(range(64)), ["affinity"]),

@@ -4,6 +4,16 @@
 image=${RECIPE_IMAGE:-"$PWD/mnist-lumi-c"}
 export PATH="$image/bin:$PATH"
 export PYTHONNOUSERSITE=1
+# RECIPE_BINDS: the user's own, separated by commas; the wrappers read theirs from CW_EXTRA_BIND_MOUNTS
+for path in "${RECIPE_BINDS:-}" "${RECIPE_MNIST:-}"; do
+    case "${path:+,${CW_EXTRA_BIND_MOUNTS:-},}" in "" | *",$path,"*) continue ;; esac
+    export CW_EXTRA_BIND_MOUNTS="${CW_EXTRA_BIND_MOUNTS:+$CW_EXTRA_BIND_MOUNTS,}$path"
+done
+# RECIPE_MNIST: a folder with MNIST's files, for the workloads that train
+digits=()
+if [ -n "${RECIPE_MNIST:-}" ]; then
+    digits+=(--data "$RECIPE_MNIST")
+fi
 
 # in_image COMMAND...: the wrappers of the installation start its container
 in_image() {

@@ -17,7 +17,8 @@ for path in \
     "/projappl" \
     "/project" \
     "/flash" \
-    "/appl"
+    "/appl" \
+    "/users"
 do
     if [ -e "${path%%:*}" ]; then options+=(--bind "$path"); fi
 done
@@ -26,6 +27,12 @@ if [ -d "${RECIPE_RESULTS:-}" ]; then options+=(--bind "$RECIPE_RESULTS"); fi
 if [ -n "${RECIPE_WORKDIR:-}" ]; then options+=(--bind "$RECIPE_WORKDIR"); fi
 # RECIPE_BINDS: the user's own, separated by commas
 if [ -n "${RECIPE_BINDS:-}" ]; then options+=(--bind "$RECIPE_BINDS"); fi
+# RECIPE_MNIST: a folder with MNIST's files, for the workloads that train
+digits=()
+if [ -n "${RECIPE_MNIST:-}" ]; then
+    options+=(--bind "$RECIPE_MNIST:/media:ro")
+    digits+=(--data /media)
+fi
 
 # in_image COMMAND...: in the folder the script was started in, or in RECIPE_WORKDIR
 in_image() {

@@ -1,0 +1,30 @@
+# How this site starts the image; sourced by the other scripts of this folder, or by hand in bash.
+# shellcheck shell=bash
+[ -n "${BASH_VERSION:-}" ] || { echo "recipe: error: run/container.sh is for bash" >&2 && return 1; }
+image=${RECIPE_IMAGE:-"$PWD/full-of-everything-local.sif"}
+runtime=$(command -v apptainer || command -v singularity) || {
+    echo 'recipe: error: neither apptainer nor singularity is installed' >&2
+    return 1 # by hand this is the user's own shell
+}
+options=()
+export PYTHONNOUSERSITE=1
+if [ -d "${RECIPE_RESULTS:-}" ]; then options+=(--bind "$RECIPE_RESULTS"); fi
+if [ -n "${RECIPE_WORKDIR:-}" ]; then options+=(--bind "$RECIPE_WORKDIR"); fi
+# RECIPE_BINDS: the user's own, separated by commas
+if [ -n "${RECIPE_BINDS:-}" ]; then options+=(--bind "$RECIPE_BINDS"); fi
+# RECIPE_MNIST: a folder with MNIST's files, for the workloads that train
+digits=()
+if [ -n "${RECIPE_MNIST:-}" ]; then
+    options+=(--bind "$RECIPE_MNIST:/media:ro")
+    digits+=(--data /media)
+fi
+
+# in_image COMMAND...: in the folder the script was started in, or in RECIPE_WORKDIR
+in_image() {
+    "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"
+}
+
+# exec_image COMMAND...: replaces this process, so that signals reach the command
+exec_image() {
+    exec "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"
+}

@@ -1,5 +1,0 @@
-{ echo "1 of 2" >"$recipe_reached"; } 2>/dev/null
-python -m pip install --no-build-isolation flash-attn==2.5.5
-{ echo "2 of 2" >"$recipe_reached"; } 2>/dev/null
-cd /opt/nested
-echo "$PWD"

@@ -1,0 +1,1 @@
+"""Comparisons of the GPU tables with what others publish."""

@@ -1,0 +1,1 @@
+"""Recipes with labels made from evidence, and what `check` says of them."""
