@@ -6,6 +6,7 @@ Whatever it started ends with it, also what left its group, and no pipe that suc
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import shutil
@@ -16,13 +17,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 
 from builder.model.finding import Finding, ToolError
-from builder.system.log import StepLog
-from builder.system.process_tree import GRACE, find_members
+from builder.system.process_tree import GRACE, find_members, find_orphans
+from builder.system.step_output import StepLog
 
 TICK = 0.25  # seconds between two calls of on_tick, at most
 DRAIN = 1.0  # seconds that output may still come after the child's end
+START_FIXES = {  # by the number of the system's error
+    errno.EMFILE: "allow more open files: `ulimit -n 1024`",
+    errno.ENFILE: "this machine has too many open files: try again later, or use another machine",
+    errno.EAGAIN: "allow more processes (`ulimit -u`), or end some of yours",
+    errno.ENOMEM: "free memory, or use a machine with more",
+}
 MARK = "RECIPE_STEP_MARK"  # in the environment of everything that a step starts
 
 
@@ -75,26 +83,52 @@ def run(
         )
 
 
-def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int | None = None) -> int:
+def attach(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    output: int | None = None,
+    errors: Callable[[bytes], bytes] | None = None,
+) -> int:
     """Run a program at the user's terminal, with our input and output; return its exit code as in a shell.
 
-    `output` is a handle for its standard output, if that is not ours.
-    Ctrl-C reaches it from the terminal itself; SIGTERM and SIGHUP are passed on. Raises ToolError when it cannot be
-    started.
+    `output` is a handle for its standard output, if that is not ours. With `errors` its standard error is a pipe, and
+    what the function leaves of each part goes to ours.
+    Ctrl-C and Ctrl-\\ reach it from the terminal itself; SIGTERM and SIGHUP are passed on. Raises ToolError when it
+    cannot be started.
     """
     try:
-        child = subprocess.Popen(list(argv), cwd=cwd, env=dict(env), stdout=output)
+        stderr = subprocess.PIPE if errors else None
+        child = subprocess.Popen(list(argv), cwd=cwd, env=dict(env), stdout=output, stderr=stderr)
     except OSError as error:
         raise ToolError(_make_start_finding(argv[0], error)) from None
     numbers = (signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, lambda sent, _: child.send_signal(sent)) for number in numbers}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before |= {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+    reader = _pass_errors(child, errors) if errors else None
     try:
         code = child.wait()
+        if reader is not None:
+            reader.join(DRAIN)  # a process in the background may keep the pipe
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
+
+
+def _pass_errors(child: subprocess.Popen[bytes], select_text: Callable[[bytes], bytes]) -> Thread:
+    """Pass a child's standard error to ours in the background, without what `select_text` leaves out."""
+
+    def pass_on() -> None:
+        assert child.stderr is not None
+        with suppress(OSError):
+            while data := os.read(child.stderr.fileno(), 65_536):
+                os.write(2, select_text(data))
+
+    reader = Thread(target=pass_on, daemon=True)
+    reader.start()
+    return reader
 
 
 def _open_log(log: Path, *, on_line: Callable[[str], None], mask: Callable[[str], str]) -> StepLog:
@@ -107,7 +141,8 @@ def _open_log(log: Path, *, on_line: Callable[[str], None], mask: Callable[[str]
 
 def _make_start_finding(program: str, error: OSError) -> Finding:
     message = f"'{program}' cannot be started: {_explain_error(error)}"
-    return Finding(code="not-started", message=message, fix=f"check that '{program}' is on PATH and may be run")
+    fix = START_FIXES.get(error.errno or 0, f"check that '{program}' is on PATH and may be run")
+    return Finding(code="not-started", message=message, fix=fix)
 
 
 def _explain_error(error: OSError) -> str:
@@ -175,7 +210,7 @@ class Child:
             if self._has_ended():
                 self._drain()
             if self._signal(signal.SIGTERM):
-                self._wait(grace)
+                self._wait(grace, stop_orphans=True)
         finally:
             while self._signal(signal.SIGKILL):
                 if not self._wait(2.0):
@@ -222,12 +257,14 @@ class Child:
             while self._pipe is not None and time.monotonic() < until:
                 self._read(0.1)
 
-    def _wait(self, seconds: float) -> bool:
+    def _wait(self, seconds: float, *, stop_orphans: bool = False) -> bool:
         """Wait until all its processes have ended, reading their output; False if the time is over."""
         until = time.monotonic() + seconds
-        while self._find_members():
+        while members := self._find_members():
             if time.monotonic() > until:
                 return False
+            if stop_orphans and self._has_ended():
+                self._stop_orphans(members)
             with suppress(Exception):
                 self._read(0.05)
         return True
@@ -243,6 +280,12 @@ class Child:
                 if pid > 0 and not self._is_in_group(pid):
                     os.kill(pid, number)
         return bool(members)
+
+    def _stop_orphans(self, members: set[int]) -> None:
+        """Send SIGTERM again to what cannot have had it: between fork and exec a shell's child loses a signal."""
+        for pid in find_orphans(members, signal.SIGTERM):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGTERM)
 
     def _is_in_group(self, pid: int) -> bool:
         return self._popen is not None and os.getpgid(pid) == self._popen.pid

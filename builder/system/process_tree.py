@@ -31,6 +31,11 @@ def is_alive(pid: int) -> bool:
     return _read_stat(str(pid)) is not None
 
 
+def find_orphans(members: set[int], number: signal.Signals) -> set[int]:
+    """Find the members whose parent has ended and that a signal would end."""
+    return {pid for pid in members if _has_default_action(pid, number) and _read_parent(pid) not in members}
+
+
 def _group(leader: int | None) -> set[int]:
     if leader is None:
         return set()
@@ -69,6 +74,21 @@ def _read_stat(pid: str) -> tuple[int, int, int] | None:
         return None
     state, parent, group, session = text.rpartition(b")")[2].split()[:4]
     return None if state in (b"Z", b"X") else (int(parent), int(group), int(session))
+
+
+def _read_parent(pid: int) -> int:
+    stat = _read_stat(str(pid))
+    return stat[0] if stat else 0
+
+
+def _has_default_action(pid: int, number: signal.Signals) -> bool:
+    """Whether a process neither blocks nor ignores nor catches a signal (proc_pid_status(5))."""
+    try:
+        lines = _read(f"/proc/{pid}/status").splitlines()
+    except OSError:
+        return False
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith((b"SigBlk:", b"SigIgn:", b"SigCgt:"))]
+    return bool(masks) and not any(mask >> (number - 1) & 1 for mask in masks)
 
 
 def _read_environ(pid: str) -> bytes:

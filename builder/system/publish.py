@@ -12,18 +12,21 @@ from pathlib import Path
 
 from builder.layers import copies
 from builder.sif import tree
-from builder.sif.bounded import open_regular
-from builder.sif.digest import hash_open_file
-from builder.system.files import make_temporary_path, name_draft, remove_tree, sync
+from builder.sif.bounded import hash_open_file, open_regular
+from builder.system.files import make_temporary_path, name_draft, remove_tree, rename_new, sync
 
 
 def publish(
-    image: Path, output: Path, *, undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext
+    image: Path,
+    output: Path,
+    *,
+    new: bool = False,
+    undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
     """Move an image to its place and replace it by a link, so that the plan's scripts still find it; raises OSError.
 
     In one file system it is renamed, else copied to the folder of its place, synced and renamed. `undisturbed` guards
-    the moment in which the new output replaces the old one.
+    the moment in which the new output replaces the old one. A `new` output replaces nothing: raises FileExistsError.
     """
     source = image.resolve(strict=True)
     if output.exists() and source.samefile(output):
@@ -31,7 +34,7 @@ def publish(
     _sync(source)
     try:
         with undisturbed():
-            _take_place(source, output)
+            _take_place(source, output, new=new)
             _link(image, output)
     except OSError as error:
         if error.errno != errno.EXDEV:
@@ -41,7 +44,7 @@ def publish(
             _copy(source, draft)
             _sync(draft)
             with undisturbed():
-                _take_place(draft, output)
+                _take_place(draft, output, new=new)
                 remove_tree(source)
                 _link(image, output)
 
@@ -66,7 +69,10 @@ def _sync(path: Path) -> None:
     sync(path)
 
 
-def _take_place(draft: Path, output: Path) -> None:
+def _take_place(draft: Path, output: Path, *, new: bool) -> None:
+    if new:
+        rename_new(draft, output)
+        return
     if not output.is_dir():
         with _release_in_background(output):
             draft.replace(output)

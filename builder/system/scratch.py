@@ -25,7 +25,7 @@ from builder.system.process_tree import end_marked
 from builder.system.trust import read_below
 
 TMPDIR = "RECIPE_TMPDIR"
-RESULTS = "RECIPE_RESULTS"  # for plan folders that are run by hand: recipe reads results in the plan folder
+RESULTS_VARIABLE = "RECIPE_RESULTS"  # for plan folders that are run by hand: recipe reads results in the plan folder
 
 # Site modules set these for running. While an image is built, a bind to a path it does not have ends the build
 # (OLCF documentation, "Containers on Frontier"; LUMI training Q&A).
@@ -35,7 +35,7 @@ REMOVED = tuple(f"{program}_{name}" for program in ("APPTAINER", "SINGULARITY") 
 
 def make_step_environment(user: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
     """Return the environment of a step's script."""
-    kept = {name: value for name, value in user.items() if name not in (*REMOVED, RESULTS)}
+    kept = {name: value for name, value in user.items() if name not in (*REMOVED, RESULTS_VARIABLE)}
     # Programs that were installed with recipe come last; our own Python.
     path = os.pathsep.join([kept.get("PATH", os.defpath), str(Path(sys.executable).parent)])
     return {

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from builder.sif.bounded import BoundsError, format_bound
 from builder.sif.tree import open_file, open_folder, split_path
 
 FIX = "look at what is in it, then add --trust; or build in a folder of your own with -o"
+
+COPY = "look at what is in it, then copy it to a folder of your own"  # for commands without the option
 
 
 @dataclass(kw_only=True)
@@ -29,8 +31,23 @@ class TrustSettings:
     say: Callable[[str], None] | None = None
     reported: set[Path] = field(default_factory=set)
 
+    @property
+    def fix(self) -> str:
+        """What makes a command accept a folder of another user: only one with the option has set `say`."""
+        return FIX if self.say is not None else COPY
+
 
 TRUST = TrustSettings()  # one for the process: there is one user, and one command line
+
+
+@contextmanager
+def read_to_show() -> Iterator[None]:
+    """Read plan folders of others, too, as long as the block lasts: what is in them is only shown."""
+    before, TRUST.trusted = TRUST.trusted, True
+    try:
+        yield
+    finally:
+        TRUST.trusted = before
 
 
 def mark_as_own(folder: Path) -> None:
@@ -62,7 +79,8 @@ def _check_above(folder: Path) -> None:
         mode = folder.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not TRUST.trusted:
             message = f"every user of this machine may write '{folder}', and put another folder in the plan's place"
-            raise ConfigError(Finding(code="folder-foreign", message=message, at=Location(file=str(folder)), fix=FIX))
+            at = Location(file=str(folder))
+            raise ConfigError(Finding(code="folder-foreign", message=message, at=at, fix=TRUST.fix))
 
 
 def _check_entry(path: Path, folder: Path) -> None:
@@ -126,7 +144,7 @@ def _check(found: os.stat_result, path: Path, *, what: str) -> None:
         whose = "may be written by every user of this machine"
     if whose and not TRUST.trusted:
         message = f"the {what} '{path}' {whose}: what is in it decides which files are written and what is run"
-        raise ConfigError(Finding(code="folder-foreign", message=message, at=Location(file=str(path)), fix=FIX))
+        raise ConfigError(Finding(code="folder-foreign", message=message, at=Location(file=str(path)), fix=TRUST.fix))
     # A group of the same number as its user is that user's own.
     group = found.st_mode & stat.S_IWGRP and found.st_gid != found.st_uid and what == "plan folder"
     if group and TRUST.say is not None and path not in TRUST.reported:
@@ -137,5 +155,5 @@ def _check(found: os.stat_result, path: Path, *, what: str) -> None:
 def link_error(path: Path) -> ConfigError:
     """Return the error for a foreign link in a plan folder."""
     message = f"'{path}' is a link that leads out of the plan folder"
-    fix = "remove it, or add --trust after a look"
+    fix = "remove it, or add --trust after a look" if TRUST.say is not None else "remove it"
     return ConfigError(Finding(code="folder-link", message=message, at=Location(file=str(path)), fix=fix))

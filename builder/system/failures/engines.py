@@ -16,6 +16,13 @@ ENGINES = (
         fix="run this on a node that has it, or take it out of the binds",
     ),
     make_cause(
+        "no-proot",
+        r"or the proot command are required to build",
+        r"proot is not installed, or its module is not loaded",
+        message="a definition file is built in PRoot at this site, and there is no proot on PATH",
+        fix="load the module that has it (on LUMI: module load LUMI systools), or build on a node of the site",
+    ),
+    make_cause(
         "no-fuse",
         r"fuse: device not found",
         r"squashfuse\S* (?:exited with status|not found)",
@@ -23,6 +30,17 @@ ENGINES = (
         r"/dev/fuse: (?:Permission denied|No such file)",
         message="the image could not be mounted: this machine has no usable FUSE",
         fix="ask the administrators for /dev/fuse and squashfuse, or run on another node",
+    ),
+    # unsquashfs, the kernel and squashfuse, where a block cannot be unpacked (seen with Apptainer 1.4.5).
+    make_cause(
+        "base-damaged",
+        r"failed to read/uncompress file",
+        r"(?:zlib|gzip|xz|zstd|lz4|lzo)[\w:]* uncompress failed",
+        r"(?<!because )[Ii]nput/output error",
+        r"\[Errno 5\]|os error 5\b",
+        message="the base image '{base}' is damaged, or its disk cannot be read",
+        fix="copy or download it again; a downloaded one is removed by `recipe cache prune --downloads` and "
+        "`apptainer cache clean`",
     ),
     make_cause(
         "multiple-conda",

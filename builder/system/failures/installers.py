@@ -3,16 +3,59 @@
 from builder.system.failures import make_cause
 
 _COMPILERS = r"gcc|g\+\+|cc|c\+\+|gfortran|clang|clang\+\+|nvcc|hipcc|icpx"
+_UNREACHABLE = (
+    r"[Nn]ame resolution",
+    r"Name or service not known",
+    r"NameResolutionError",
+    r"Could not resolve host",
+    r"\bdns error\b",
+    r"no such host",
+    r"Network is unreachable",
+    r"Failed to establish a new connection",
+    r"ConnectTimeoutError",
+    r"Connection timed out",
+    r"i/o timeout",
+    r"CondaHTTPError",
+    r"urllib\.error\.URLError",
+    r"error sending request for url",
+    r"[Cc]onnection refused",
+    r"Failed to connect to",
+)
 
 PACKAGES = (
     make_cause(
         "hash",
+        r"[Hh]ash mismatch(?: for `(?P<package>[^`]+)`)?",
+        needs=r"recipe: built from sources, as --no-binary asks: (?P<names>.+)",
+        message="the sources of a package do not have the digest that is required{digests}: {package}",
+        fix="give the digest of its sources (the .tar.gz on the index), or remove --no-binary: it is for {names}",
+    ),
+    make_cause(
+        "hash",
         r"DO NOT MATCH THE HASHES",
-        r"[Hh]ash mismatch",
+        r"[Hh]ash mismatch(?: for `(?P<package>[^`]+)`)?",
         r"ChecksumMismatchError",
         r"File not valid: .* doesn't match expectation",
-        message="a downloaded file is not the one that was locked",
-        fix="lock again if the index has replaced the file; if it has not, do not use it",
+        message="a downloaded file does not have the digest that is required{digests}: {package}",
+        fix="correct a digest of the recipe; where a lock gives it, lock again if the index has replaced the file; "
+        "if it has not, do not use it",
+    ),
+    # What uv 0.13 prints of a wheel that was cut off or is no archive.
+    make_cause(
+        "damaged-wheel",
+        r"Failed to read metadata: (?P<path>/\S+\.whl)",
+        r"Because (?P<what>\S+==\S+) has an invalid package format",
+        r"Failed to (?:download|read|extract|unzip)[^`]* `(?P<file>[^`]+)`",
+        needs=r"zip file|zip archive|central directory|invalid package format|structure of `\S+` .*was invalid",
+        message="a wheel is damaged: {path}{what}{file}",
+        fix="copy or download it again, where PIP_FIND_LINKS, UV_FIND_LINKS or the recipe names it; one of an index: "
+        "`recipe cache prune --downloads`",
+    ),
+    make_cause(
+        "hash-none",
+        r"no trusted hash was provided for: `(?P<package>[^`]+)`",
+        message="the recipe has hashes, and a package that is required has none: {package}",
+        fix="add its line (`uv pip compile --generate-hashes` lists all of them), or remove all hashes",
     ),
     make_cause(
         "tls",
@@ -36,25 +79,18 @@ PACKAGES = (
     ),
     make_cause(
         "no-network",
-        r"[Nn]ame resolution",
-        r"Name or service not known",
-        r"NameResolutionError",
-        r"Could not resolve host",
-        r"\bdns error\b",
-        r"no such host",
-        r"Network is unreachable",
-        r"Failed to establish a new connection",
-        r"ConnectTimeoutError",
-        r"Connection timed out",
-        r"i/o timeout",
-        r"CondaHTTPError",
-        r"urllib\.error\.URLError",
-        r"error sending request for url",
-        r"[Cc]onnection refused",
-        r"Failed to connect to",
+        *_UNREACHABLE,
+        needs=r"(?:url|host|Failed to fetch).{0,40}download\.pytorch\.org",
         message="this machine could not reach a server it needs: {host}",
-        fix="build where the internet can be reached (a login node or a workstation), or set https_proxy; for layers "
-        "`recipe fetch` there and `recipe build --offline` here do",
+        fix="set RECIPE_TORCH_INDEX to a mirror of PyTorch's wheels, or https_proxy (check it if it is set), or build "
+        "where the internet can be reached",
+    ),
+    make_cause(
+        "no-network",
+        *_UNREACHABLE,
+        message="this machine could not reach a server it needs: {host}",
+        fix="build where the internet can be reached (a login node or a workstation), or set https_proxy (check "
+        "it if it is set); for layers `recipe fetch` there and `recipe build --offline` here do",
     ),
     make_cause(
         "build-needs-module",
@@ -73,12 +109,20 @@ PACKAGES = (
         fix="add one to container.system (build-essential, gcc), or ask for a release that has a wheel",
     ),
     make_cause(
+        "no-mpi",
+        r"Cannot compile MPI programs",
+        r"fatal error: mpi\.h: No such file",
+        message="a package has to be compiled against an MPI, and the base image has none with its headers",
+        fix="ask for a release that has a wheel (mpi4py>=4.1.0), or add gcc and libmpich-dev to container.system",
+    ),
+    make_cause(
         "no-git",
         r"Git executable not found",
         r"Cannot find command 'git'",
         r"\bgit: (?:command )?not found",
         message="a package is cloned from a git repository, and the base image has no git",
-        fix="add git to container.system, choose a base image with git, or give the address of a wheel",
+        fix="choose a base image with git (an environment.yml can add it: system: [git] below container:), or give the "
+        "address of a wheel",
     ),
     make_cause(
         "no-wheel",

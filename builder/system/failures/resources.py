@@ -42,6 +42,7 @@ OWN = (
 _SPACE = "free space, or choose another place for temporary files with --tmpdir"
 _CACHE = r"^recipe: this was written to the cache '(?P<place>.*)'"
 _OUTPUT = r"^recipe: this was written to the folder of the image '(?P<place>.*)'"
+_TEMPORARY = r"^recipe: this was written to the temporary folder '(?P<place>.*)'"
 _MOVE_CACHE = "make room there (`recipe cache prune`), or set RECIPE_CACHE_DIR to a folder on a larger disk"
 _MOVE_OUTPUT = "make room there, or choose a folder on a larger disk with -o"
 _FULL = (
@@ -93,6 +94,7 @@ MACHINE = (
     ),
     # The program that makes layers prints last where it wrote: the engine's message does not tell.
     make_cause("quota", *_QUOTA, needs=_CACHE, message="your quota is used up in the cache '{place}'", fix=_MOVE_CACHE),
+    make_cause("quota", *_QUOTA, needs=_TEMPORARY, message="your quota is used up in '{place}'", fix=_SPACE),
     make_cause("quota", *_QUOTA, needs=_OUTPUT, message="your quota is used up in '{place}'", fix=_MOVE_OUTPUT),
     make_cause("quota", *_QUOTA, message="your quota there is used up", fix=_SPACE),
     make_cause(
@@ -101,6 +103,13 @@ MACHINE = (
         needs=_CACHE,
         message="no space was left on the disk of the cache '{place}'",
         fix=_MOVE_CACHE,
+    ),
+    make_cause(
+        "no-space",
+        *_FULL,
+        needs=_TEMPORARY,
+        message="no space was left on the disk of the temporary folder '{place}'",
+        fix=_SPACE,
     ),
     make_cause(
         "no-space", *_FULL, needs=_OUTPUT, message="no space was left on the disk of '{place}'", fix=_MOVE_OUTPUT
@@ -147,6 +156,7 @@ MACHINE = (
         r"Cannot allocate memory",
         r"std::bad_alloc",
         r"memory allocation of \d+ bytes failed",  # Rust's
+        r"code: 11, kind: WouldBlock",  # Rust's, where a thread has no memory for its stack
         r"signal: killed",
         r"exit status 137",
         r"^\S*: line \d+: +\d+ Killed\b",
