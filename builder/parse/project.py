@@ -32,6 +32,8 @@ EMPTY = Table(entries=(), line=1)
 PROCESSORS = ("x86_64", "aarch64")
 LINUX = {"os_name": "posix", "sys_platform": "linux", "platform_system": "Linux", "extra": ""}
 NEAR = 0.8  # of two names, one of which is misspelt
+RANGE_LIMIT = 400  # characters of a range of versions
+NO_RANGE = "not a range of versions"
 SECTION = "tool.recipe"  # what `container:` is in TOML
 
 
@@ -153,17 +155,13 @@ class ProjectReader:
                 value, "the versions of Python", key=key, fix='write requires-python = ">=3.10"'
             )
             return None
-        try:
-            parts = [str(part) for part in SpecifierSet(value.raw)]
-        except ValueError:
-            message = f"'{sanitize(value.raw)}' is not a range of versions"
+        spec = _parse_range(value.raw, at=at)
+        if spec is None:
+            long = len(value.raw) > RANGE_LIMIT
+            message = f"'{sanitize(value.raw)}' is {f'longer than {RANGE_LIMIT} characters' if long else NO_RANGE}"
             self.add_fault("project-python", message, line=value.line, key=key, fix="write it as in '>=3.10,<3.14'")
             return None
-        order = [part.strip() for part in value.raw.split(",") if part.strip()]
-        plain = [re.sub(r"\s", "", part) for part in order] if len(order) == len(parts) else parts
-        words = [re.sub(r"^={2,3}(.*)\.\*$", r"=\1", part) for part in plain]
         try:
-            spec = parse_conda_spec(f"python{','.join(words)}", at=at)
             check_python(spec, at=at)
         except ConfigError as error:
             self.add_error(error)
@@ -234,6 +232,23 @@ class ProjectReader:
     def choose_name(self, value: str) -> str:
         """The name of the recipe: the project's, else that of its folder."""
         return name_from(value or self.path.resolve().parent.name)
+
+
+def _parse_range(text: str, *, at: Location) -> CondaSpec | None:
+    """A range of PEP 440 as conda's, None for what is none, or is too long."""
+    if len(text) > RANGE_LIMIT:
+        return None
+    try:
+        parts = [str(part) for part in SpecifierSet(text)]
+    except ValueError:
+        return None
+    order = [part.strip() for part in text.split(",") if part.strip()]
+    plain = [re.sub(r"\s", "", part) for part in order] if len(order) == len(parts) else parts
+    words = [re.sub(r"^={2,3}(.*)\.\*$", r"=\1", part) for part in plain]
+    try:
+        return parse_conda_spec(f"python{','.join(words)}", at=at)
+    except ConfigError:
+        return None
 
 
 def _hash_content(recipe: Recipe) -> str:

@@ -44,6 +44,7 @@ class PyprojectReader(ProjectReader):
         self.groups = self._list_parts(self.find_table(tree, "dependency-groups"))
         self.uv = UvSettings(self, self.find_table(tree, "tool", "uv"))
         self.taken: set[str] = set()  # extras and groups that were read
+        self.inside: list[str] = []  # the extras that are being read, the outermost first
 
     def read_recipe(self) -> Recipe:
         """Read the file; raises ConfigError with all its faults."""
@@ -138,7 +139,14 @@ class PyprojectReader(ProjectReader):
             self.add_fault("project-extra", MANY, line=line or found[0].line, key="", fix="choose fewer")
         elif (origin := f"extra {canonicalize_name(name)}") not in self.taken:
             self.taken.add(origin)
+            self.inside.append(origin)
             self._read_list(found[1], key=f"project.optional-dependencies.{sanitize(found[0].raw)}", origin=origin)
+            self.inside.pop()
+        elif origin in self.inside:
+            key = f"project.optional-dependencies.{sanitize(found[0].raw)}"
+            message = f"the extra '{sanitize(found[0].raw)}' requires itself in a circle: its packages are taken once"
+            fix = f"remove '{sanitize(self.name)}[...]' from one of the extras of the circle"
+            self.add_warning("project-extra", message, line=line or found[0].line, key=key, fix=fix)
 
     def _read_group(self, name: str, *, asked: str, line: int | None = None, inside: tuple[str, ...] = ()) -> None:
         normal = canonicalize_name(name)

@@ -304,7 +304,7 @@ class RequirementsReader:
         text = read_text(path, what="requirements file", name=place.file, at=at, marked=True)
         if (resolved := path.resolve()) in inside:
             message = f"'{name}' includes itself in a circle"
-            raise make_config_error("pip-circle", message, at=at, fix="remove one of the '-r' lines")
+            raise make_config_error("pip-circle", message, at=at, fix="remove one of the '-r' and '-c' lines")
         if len(inside) >= DEPTH_LIMIT:
             message = f"'{name}' is the {DEPTH_LIMIT + 1}th file in a chain of '-r'"
             raise make_config_error("pip-depth", message, at=at, fix="write the requirements into fewer files")

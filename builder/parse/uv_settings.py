@@ -34,6 +34,10 @@ SETTINGS = (
     "constraint-dependencies", "dev-dependencies", "extra-index-url", "find-links", "index", "index-url", "no-binary",
     "no-binary-package", "no-build", "no-build-package", "no-index", "prerelease", "sources", "workspace",
 )  # fmt: skip
+FLAGS = ("no-binary", "no-build", "no-index")
+TEXTS = ("index-url", "prerelease")
+LISTS = ("dev-dependencies", "extra-index-url", "find-links", "no-binary-package", "no-build-package")
+SOURCE_FLAGS = ("editable", "workspace")
 IGNORED = {
     "no-build-isolation": 'below [tool.recipe]: run = ["python -m pip install --no-build-isolation NAME"]',
     "no-build-isolation-package": 'below [tool.recipe]: run = ["python -m pip install --no-build-isolation NAME"]',
@@ -71,6 +75,7 @@ class UvSettings:
 
     def apply(self) -> None:
         """Add the options of all settings but the sources; to be called after the requirements."""
+        self._check_types()
         for index in self.indexes.values():
             if not index.explicit or index.name in self.used:
                 name = "find-links" if index.flat else "index-url" if index.default else "extra-index-url"
@@ -82,7 +87,7 @@ class UvSettings:
             self._add_options(name, option)
         for name, option in (("no-index", "no-index"), ("no-binary", "no-binary"), ("no-build", "only-binary")):
             value = self.table.get(name)
-            if isinstance(value, Text) and value.raw == "true":
+            if isinstance(value, Text) and _is_true(value):
                 self._add_option(option, "" if name == "no-index" else ":all:", line=value.line, key=f"{KEY}.{name}")
         value = self.table.get("prerelease")
         if isinstance(value, Text) and value.raw == "allow":
@@ -92,6 +97,31 @@ class UvSettings:
         ):
             self._add_constraint(item, key=key)
         self._report_settings()
+
+    def _check_types(self) -> None:
+        """Report values of another type than uv's, also where no requirement asks for them."""
+        for name in FLAGS:
+            self._has_type(self.table, name, key=KEY, flag=True)
+        for name in TEXTS:
+            self._has_type(self.table, name, key=KEY)
+        for name in LISTS:
+            value, key = self.table.get(name), f"{KEY}.{name}"
+            if value is not None and not isinstance(value, Listing):
+                fix = "write it in brackets, as in [\"...\"]"
+                self.project.decoder.add_wrong_type(value, "a list", key=key, fix=fix)
+        self.project.find_table(self.table, "workspace", key=KEY)
+        for name, value in self.sources.values():
+            self._list_sources(value, key=f"{KEY}.sources.{sanitize(name.raw)}")
+
+    def _has_type(self, table: Table, name: str, *, key: str, flag: bool = False) -> bool:
+        """Whether a key is missing, or a text (true or false where it is a `flag`); else the fault is added."""
+        value, kind = table.get(name), "bool" if flag else "text"
+        if value is None or (isinstance(value, Text) and value.kind == kind):
+            return True
+        fix = "write true or false" if flag else "put it in quotes" if isinstance(value, Text) else "write one in quotes"
+        expected = "true or false" if flag else "a text"
+        self.project.decoder.add_wrong_type(value, expected, key=f"{key}.{name}", fix=fix)
+        return False
 
     def _report_settings(self) -> None:
         for name, value in self.table.entries:
@@ -116,9 +146,9 @@ class UvSettings:
 
     def _add_options(self, name: str, option: str) -> None:
         value, key = self.table.get(name), f"{KEY}.{name}"
-        if isinstance(value, Text) and value.kind == "text":
+        if isinstance(value, Text) and value.kind == "text" and name in TEXTS:
             self._add_option(option, value.raw, line=value.line, key=key)
-        elif isinstance(value, Listing):
+        elif isinstance(value, Listing) and name in LISTS:
             for item, place in self.project.list_texts(value, key=key, what="values"):
                 self._add_option(option, item.raw, line=item.line, key=place)
 
@@ -131,10 +161,17 @@ class UvSettings:
 
     def _read_indexes(self) -> list[NamedIndex]:
         value, found = self.table.get("index"), list[NamedIndex]()
+        if value is not None and not isinstance(value, Listing):
+            fix = "write [[tool.uv.index]]"
+            self.project.decoder.add_wrong_type(value, "a list of tables", key=f"{KEY}.index", fix=fix)
         for number, item in enumerate(value.items if isinstance(value, Listing) else ()):
             key = f"{KEY}.index[{number}]"
             if not isinstance(item, Table):
                 self.project.decoder.add_wrong_type(item, "a table of keys", key=key, fix="write [[tool.uv.index]]")
+                continue
+            right = [self._has_type(item, flag, key=key, flag=True) for flag in ("explicit", "default")]
+            right += [self._has_type(item, name, key=key) for name in ("url", "name", "format")]
+            if not all(right):
                 continue
             url = self.project.get_text(item, "url", key=key)
             if not url:
@@ -178,7 +215,10 @@ class UvSettings:
         for index, item in enumerate(items):
             place = f"{key}[{index}]" if isinstance(value, Listing) else key
             if isinstance(item, Table):
-                found.append((item, place))
+                texts = [name for name in (*KINDS, *REST) if name not in SOURCE_FLAGS]
+                right = [self._has_type(item, name, key=place, flag=True) for name in SOURCE_FLAGS]
+                right += [self._has_type(item, name, key=place) for name in texts]
+                found += [(item, place)] if all(right) else []
                 continue
             fix = 'write it as in { git = "https://..." } or { path = "../NAME" }'
             self.project.decoder.add_wrong_type(item, "a table of keys", key=place, fix=fix)

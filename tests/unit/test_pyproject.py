@@ -240,3 +240,59 @@ def test_an_edit_of_a_project_keeps_its_quotes(tmp_path: Path, monkeypatch: pyte
     run(["check", "local", "pyproject.toml", "--fix"])
     assert load_recipe(path).pip[0].text == "torch==2.6.0"
     assert path.read_text().count('"') == 6
+
+
+@rows(
+    ("extras", "warned"),
+    [
+        ('a = ["x[b]", "tqdm"]\nb = ["x[a]"]', 1),
+        ('a = ["x[a]", "tqdm"]', 1),
+        ('a = ["x[b,c]"]\nb = ["x[c]"]\nc = ["tqdm"]', 0),
+    ],
+)
+def test_extras_in_a_circle_are_read_once_with_a_warning(tmp_path: Path, extras: str, warned: int) -> None:
+    text = f'[project]\nname = "x"\ndependencies = ["six"]\n[project.optional-dependencies]\n{extras}\n'
+    recipe = load(tmp_path, text, extras=("a",))
+    assert texts(recipe) == ["six", "tqdm"]
+    found = [finding for finding in recipe.warnings if finding.code == "project-extra"]
+    assert len(found) == warned
+    assert all("in a circle" in finding.message and finding.at and finding.at.line for finding in found)
+
+
+@rows(
+    ("line", "where"),
+    [
+        ('no-index = "yes"', "no-index"),
+        ("no-binary = ['six']", "no-binary"),
+        ("no-build = 1", "no-build"),
+        ("prerelease = 3", "prerelease"),
+        ('index-url = ["https://a.example"]', "index-url"),
+        ('index = "https://a.example"', "index"),
+        ('extra-index-url = "https://a.example"', "extra-index-url"),
+        ("no-binary-package = 3", "no-binary-package"),
+        ("find-links = { a = 1 }", "find-links"),
+        ('dev-dependencies = "pytest"', "dev-dependencies"),
+        ('workspace = "a"', "workspace"),
+        ('index = [{ url = 3, name = "a" }]', "index[0].url"),
+        ('index = [{ url = "https://a.example", explicit = "yes" }]', "index[0].explicit"),
+        ('index = [{ url = "https://a.example", default = 1 }]', "index[0].default"),
+        ('sources.six = "git+https://a.example"', "sources.six"),
+        ("sources.six = { git = 3 }", "sources.six.git"),
+        ('sources.six = { path = ".", editable = "yes" }', "sources.six.editable"),
+        ('sources.unused = { index = ["a"] }', "sources.unused.index"),
+        ('sources.six = [{ url = "https://a.example", marker = 3 }]', "sources.six[0].marker"),
+    ],
+)
+def test_each_wrong_type_of_uv_is_one_fault_with_its_line(tmp_path: Path, line: str, where: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, f'[project]\nname = "x"\ndependencies = ["six"]\n[tool.uv]\n{line}\n')
+    found = [(fault.code, fault.at and fault.at.line, fault.at and fault.at.key) for fault in raised.value.findings]
+    assert found == [("wrong-type", 5, f"tool.uv.{where}")]
+
+
+@pytest.mark.parametrize("text", [",".join(f"!=3.{n}.1" for n in range(900)), "===3.12", "===x", ">=3.10 <4", "^3.12"])
+def test_what_is_no_range_of_pythons_is_called_so(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, f'[project]\nname = "x"\ndependencies = ["six"]\nrequires-python = "{text}"\n')
+    assert [fault.code for fault in raised.value.findings] == ["project-python"]
+    assert raised.value.findings[0].fix == "write it as in '>=3.10,<3.14'"
