@@ -128,6 +128,7 @@ def lock_pip(
     _write_lines(folder / "requirements.in", [*_select_options(asked.options), *asked.pip])
     (folder / "pyproject.toml").write_text(_project(asked.torch, own=(), index=""), encoding="utf-8")
     if "://" in torch_index and asked.torch:
+        _refuse_own_lines(folder, asked, target=target, at=at, session=session)
         options = ["--default-index", torch_index]
         try:
             names = _compile(folder, ["pyproject.toml"], options, target=target, at=at, session=session, own_index=True)
@@ -143,6 +144,23 @@ def lock_pip(
         _check_all_given(kept, given=given, at=at)
     files = (_choose_file(one, given=given.get(str(one["name"]), ()), target=target, at=at) for one in kept)
     return tuple(sorted(files, key=lambda file: file.name))
+
+
+def _refuse_own_lines(
+    folder: Path, asked: LockRequest, *, target: Interpreter, at: Location, session: Session
+) -> None:
+    """Raise UnsupportedError for a line that is missing or for another Python, before torch's index is waited for."""
+    lines = [line for line in asked.pip if not any(_is_named(name, [line]) for name in TORCH_FAMILY)]
+    if not lines:
+        return
+    own = "own.in"
+    _write_lines(folder / own, [*_select_options(asked.options), *lines])
+    words = ["--format", "requirements.txt", "--output-file", "own.txt", "--no-deps", *_make_options(asked)]
+    try:
+        _run_uv(folder, [own], words, output="own.txt", target=target, at=at, session=session)
+    except UnsupportedError as error:  # with what torch brings it may be another fault
+        if all(finding.code in ("no-package", "no-wheel") for finding in error.findings):
+            raise
 
 
 def _refuse_without_torch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -85,6 +86,25 @@ def test_a_torch_index_that_does_not_answer_hides_nothing(room: LockRoom, indexe
     for words in (("check", "--resolve"), ("lock",)):
         done = room.recipe(*words, "local", file, "--base", BASE, **down).expect(3)
         assert "error[no-package]: there is no 'filelock==99'" in done.err
+
+
+@pytest.mark.parametrize("words", [("check", "--resolve"), ("lock",)], ids=lambda words: words[0])
+def test_a_wrong_line_does_not_wait_for_torchs_index(
+    words: tuple[str, ...], room: LockRoom, indexes: Mapping[str, str], tmp_path: Path
+) -> None:
+    """The line is for another Python: that index is not asked at all."""
+    index = write_index(tmp_path / "default", (("later", "1.0", ()),))
+    page = tmp_path / "default" / "later" / "index.html"
+    page.write_text(page.read_text().replace("<a ", '<a data-requires-python="&gt;=3.13" '))
+    file = room.write("requirements.txt", "torch==2.8.0\nlater==1.0\n")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/{{token}}"
+        settings = {**indexes, "UV_DEFAULT_INDEX": index, "RECIPE_TORCH_INDEX": address}
+        done = room.recipe(*words, "local", file, "--base", BASE, **settings).expect(3)
+        silent.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+    assert "error[no-wheel]: 'later==1.0' requires Python >=3.13, and the environment has 3.12" in done.err
 
 
 @pytest.mark.parametrize(
