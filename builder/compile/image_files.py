@@ -148,6 +148,10 @@ def make_labels(target: Target) -> dict[str, str]:
     return dict(target.recipe.container.labels) | ours
 
 
+# The newest pip for Python 3.9 and later, on pypi.org (checked 2026-11-23).
+PIP = "pip==26.0.1 --hash=sha256:bdb1b08f4274833d62c1aa29e20907365a2ceb950410df15fc9521bad440122b\n"
+
+
 def make_environment_file(target: Target, *, with_pip: bool) -> str:
     """Make a conda environment file; `with_pip` adds all pip packages as one section (cotainr, tykky).
 
@@ -284,6 +288,7 @@ def make_image_files(target: Target) -> tuple[PlanFile, ...]:
         # A lock has hashes for everything except the build tools.
         "compiled.txt": _join_lines(environment.compiled) if target.lock is None else "",
         "tools.txt": _join_lines(environment.tools) if target.lock is None else "",
+        "pip.txt": PIP if environment.pip_apart else "",
         "protected.txt": _join_lines(environment.protected),
         "run.sh": make_run_script(container.run),
     }

@@ -58,7 +58,7 @@ def build_image(context: BuildContext, target: Path) -> None:
         context.add_layer("files", inputs, fill, keep_modes=True)
     if spec.read_text("run.sh"):
         parts = ("python", "run") if spec.place == "base" else ("run",)
-        context.add_container_layer("run", parts=parts, files=("run.sh", "protected.txt", "protect.py"))
+        context.add_container_layer("run", parts=parts, files=("run.sh", "pip.txt", "protected.txt", "protect.py"))
     # The torch is read while the image is put together: the image gets its name when both have ended.
     context.run_in_background(partial(check_torch, context, tuple(context.layers)))
     context.run_in_background(partial(context.audit.judge, tuple(context.layers)))

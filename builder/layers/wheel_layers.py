@@ -35,6 +35,7 @@ PACKAGES = (
     "constraints.txt",
     "compiled.txt",
     "tools.txt",
+    "pip.txt",
     "lock",
     "protected.txt",
     "protect.py",

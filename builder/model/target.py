@@ -87,6 +87,7 @@ class Environment:
     compiled: tuple[str, ...] = ()  # packages built against the installed torch, after the others
     tools: tuple[str, ...] = ()  # build tools that they need in the environment
     cuda: str = ""  # X.Y for conda's solver; empty: no NVIDIA GPU
+    pip_apart: bool = False  # container.run calls pip, and a file with hashes does not list it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,6 +96,7 @@ class PackagePlanner:
         self.family: list[str] = []
         self.pip: list[str] = []
         self.own: list[OwnPackage] = []
+        self.pip_apart = False
         self.became: dict[str, str] = {}  # of the torch family
         self.packages: list[PackageDecision] = []
         self.findings: list[Finding] = []
@@ -141,6 +142,7 @@ class PackagePlanner:
             compiled=tuple(row.name for row in compiled),
             tools=tuple(dict.fromkeys(tool for row in compiled for tool in row.tools)),
             cuda=self._find_cuda(),
+            pip_apart=self.pip_apart,
         )
         return PackagePlan(environment=environment, packages=tuple(self.packages), findings=tuple(self.findings))
 
@@ -158,7 +160,12 @@ class PackagePlanner:
             self.conda += ["pip"] if not named and (self.pip or self.family or called) else []
             return
         named = any(NAMES_PIP.match(line) for line in self.pip)
-        if called and not named and not self._has_hashes():
+        if not called or named:
+            return
+        if self._has_hashes():  # a line without one would be refused, by a lock as well
+            self.pip_apart = True
+            self.record("-", "pip", "container.run calls it: installed apart from the lines with hashes")
+        else:
             self.pip.append("pip")
             self.record("-", "pip", "container.run calls it")
 

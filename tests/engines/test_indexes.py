@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tiny_index import write_indexes, write_source, write_wheel
+from tiny_index import write_index, write_indexes, write_source, write_wheel
 
 from builder.compile.compile import compile_plan
 from builder.compile.image_files import make_run_script
@@ -242,6 +242,37 @@ def test_pinned_hashes_hold_beside_the_torch_that_has_none(
     done = image.install("torch", "packages")
     assert done.returncode != 0
     assert "Hash mismatch" in done.stderr
+
+
+def test_commands_of_a_file_with_hashes_have_pip(image: Image, plan: Callable[..., Plan]) -> None:
+    """This index has no pip: Python's own is installed. The commands may remove it when they are done with it."""
+    folder = Path(image.indexes.default.removeprefix("file://"))
+    digest = hashlib.sha256((folder / "numpy" / "numpy-1.26.4-py3-none-any.whl").read_bytes()).hexdigest()
+    run = "run: [python -m pip --version, python -m pip uninstall -y pip]"
+    line = f"numpy==1.26.4 --hash=sha256:{digest}"
+    fresh(image, plan(f"dependencies: [pip: ['{line}']]\ncontainer: {{{run}}}\n", "local", backend="apptainer"))
+    done = image.install("packages")
+    assert done.returncode == 0, done.stderr
+    assert "pip, for the recipe's own commands" in done.stdout
+    assert "pip" in image.state()
+    done = image.install("run")
+    assert done.returncode == 0, done.stderr
+    assert "pip" not in image.state()
+
+
+def test_commands_may_remove_the_pip_that_is_a_line(
+    image: Image, plan: Callable[..., Plan], tmp_path: Path
+) -> None:
+    index = write_index(tmp_path / "index", (("pip", "99.0", ()), ("numpy", "1.26.4", ()), ("tqdm", "4.0", ())))
+    run = f"run: ['rm -r {image.root}/env/lib/python3*/site-packages/pip-99.0.dist-info']"
+    fresh(image, plan(f"dependencies: [pip: [pip, numpy, tqdm]]\ncontainer: {{{run}}}\n", "local", backend="apptainer"))
+    for part in ("packages", "run"):
+        done = image.install(part, UV_DEFAULT_INDEX=index)
+        assert done.returncode == 0, done.stderr
+    assert "pip" not in image.state()
+    (image.here / "run.sh").write_text((image.here / "run.sh").read_text().replace("pip-99.0", "numpy-1.26.4"))
+    done = image.install("run")
+    assert "removed packages or modules of the recipe: numpy:" in done.stderr
 
 
 @pytest.mark.parametrize("isolated", [False, True])

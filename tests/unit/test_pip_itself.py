@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from support.rows import rows
 
+from builder.compile.compile import compile_plan
 from builder.model.target import Context, Target
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
+from builder.resolve.locked import make_lock_request
 from builder.resolve.resolve import resolve
 
 CALL = "container: {run: ['python -m pip install --no-build-isolation flash-attn==2.5.5']}\n"
@@ -52,6 +55,19 @@ def test_a_conda_environment_has_the_pip_that_is_used(tmp_path: Path, dependenci
 def test_a_file_with_hashes_gets_no_line_without_one(tmp_path: Path) -> None:
     hashed = f"pip, pip: ['six==1.16.0 --hash=sha256:{'0' * 64}']"
     assert not any(line == "pip" for line in resolved(tmp_path, hashed, container=CALL).environment.pip_lines)
+
+
+@rows(("container", "backend", "apart"), [(CALL, "docker", True), (CALL, "layers", True), (OTHER, "apptainer", False)])
+def test_commands_of_a_file_with_hashes_get_pip_apart(tmp_path: Path, container: str, backend: str, apart: bool) -> None:
+    target = resolved(
+        tmp_path, f"pip: ['six==1.16.0 --hash=sha256:{'0' * 64}']", container=container, backend=backend
+    )
+    assert target.environment.pip_apart == apart
+    assert make_lock_request(target).pip == (f"six==1.16.0 --hash=sha256:{'0' * 64}",)
+    files = {file.path: file.text for file in compile_plan(target).files}
+    assert ("image/pip.txt" in files) == apart
+    assert not apart or re.fullmatch(r"pip==[\d.]+ --hash=sha256:[0-9a-f]{64}\n", files["image/pip.txt"])
+    assert backend != "docker" or " image/pip.txt " in files["Dockerfile"]
 
 
 def test_a_range_that_is_condas_alone_makes_a_conda_environment(tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ from builder.model.target import Target
 
 PLATFORMS = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}  # Docker's names of processors
 DOCKER_RUN = ("docker", "run", "--rm", "--network=none", "--entrypoint=python3")  # the image's own may be any program
-PACKAGE_FILES = ("requirements.txt", "constraints.txt", "requirements-commits.txt", "compiled.txt", "tools.txt")
+PACKAGE_FILES = (
+    "requirements.txt", "constraints.txt", "requirements-commits.txt", "compiled.txt", "tools.txt", "pip.txt",
+)  # fmt: skip
 # Safe values of ENV: Apptainer up to 1.4 evaluates others as shell (seen with 1.4.5: "$(...)" and "`").
 SAFE_ENV = re.compile(r"[A-Za-z0-9_./:,@%+= -]*")
 

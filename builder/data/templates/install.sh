@@ -280,6 +280,8 @@ texts = [line.strip() for path in sys.argv[3:] for line in lines(path) if ";" no
 found = [name.fullmatch(text) for text in texts]
 names = [one.group(1) for one in found if one and not one.group(1).endswith((".whl", ".gz", ".zip"))]
 names = [one for one in names if canonical(one) not in protected]
+if sys.argv[2]:  # commands of a recipe may remove pip when they are done with it
+    names = [one for one in names if canonical(one) != "pip"]
 here = {one for one in names if canonical(one) in known}
 broken = {one for one in here if sys.argv[2] and not whole(known[canonical(one)])}
 print(*sorted({*names} - here | broken))
@@ -348,9 +350,20 @@ packages() {
     fi
     # What is locked to a commit has no other hash.
     if has requirements-commits.txt; then uv_install --no-deps -r "$here/requirements-commits.txt"; fi
+    pip_apart
     if [ "$(place)" = base ]; then
         "$(target_python)" "$here/protect.py" check
     fi
+}
+
+# pip for the recipe's commands where its file has hashes and does not list it; where no index has it, that of Python.
+pip_apart() {
+    has pip.txt || return 0
+    ! "$(target_python)" -m pip --version >/dev/null 2>&1 || return 0
+    say "pip, for the recipe's own commands"
+    (uv_install --no-deps --require-hashes -r "$here/pip.txt") ||
+        "$(target_python)" -m ensurepip --default-pip ||
+        fail "commands of container.run call pip, which could not be installed: add its line with its hash to the recipe"
 }
 
 # The recipe's own folders: copies, since an image follows no folder of another machine.
@@ -381,6 +394,7 @@ files() {
 
 run() {
     has run.sh || return 0
+    pip_apart
     asked over >/dev/null
     say "the recipe's own commands"
     # -x: the log says which command failed.
