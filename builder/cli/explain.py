@@ -126,13 +126,13 @@ CLASSES = (
         text="No versions, or no files, of some package fit the Python, the C library and the processor of the "
         "site's image.",
         codes=split_words(
-            "lock-conda lock-digest lock-folder lock-glibc lock-no-file lock-no-hash lock-pip lock-provided "
+            "lock-conda lock-folder lock-glibc lock-no-file lock-no-hash lock-pip lock-provided "
             "lock-python lock-spec"
         ),
     ),
     CodeClass(
         text="A lock does not match its file, its base image or an index: `recipe lock SITE ENV` makes it again.",
-        codes=split_words("lock-altered lock-base lock-commit lock-faulty lock-hash lock-site"),
+        codes=split_words("lock-altered lock-base lock-commit lock-faulty lock-site"),
     ),
     CodeClass(
         text="A lock could not be made or written here: the packages may be right, and the same line may work "

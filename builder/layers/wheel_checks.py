@@ -19,6 +19,7 @@ SHOWN = 3  # names in a message
 CLEANING = 60.0  # seconds
 # uv 0.13; older ones leave the RECORD as it is.
 _CORRECTED = re.compile(r"Files? (`.+`) (?:is|are) listed in `RECORD` but missing [^`]*`([^`=]+)==([^`]+)`")
+_UNLISTED = re.compile(r"Failed to \w+ `([^`=]+)==([^`]+)`\n[^\n]*\.dist-info/RECORD`: No such file")
 _PLAIN = re.compile(rf"{NAME.pattern}(?![A-Za-z0-9+._-]*:)[^;]*$")  # a name, without a condition; no address
 _REQUIRES = re.compile(r"^Requires-Dist:", re.MULTILINE | re.IGNORECASE)
 Rows = Mapping[str, Sequence[str]]  # paths of a RECORD, by the folder of the distribution
@@ -27,8 +28,12 @@ Rows = Mapping[str, Sequence[str]]  # paths of a RECORD, by the folder of the di
 def check_said(text: str, *, resolver: Resolver) -> None:
     """Raise LayeringError where uv says that it has corrected the RECORD of a wheel that is not whole.
 
-    It has put the wheel into its cache, where the next build would not learn of it: it is removed there.
+    It has put the wheel into its cache, where the next build would not learn of it: it is removed there. Raise it as
+    well for a wheel without a RECORD, which uv cannot install.
     """
+    if found := _UNLISTED.search(text):
+        message = f"the wheel of '{found[1]} {found[2]}' is damaged: it has no RECORD, the list of its files"
+        raise LayeringError(message, fix=_suggest(found[1]))
     for found in _CORRECTED.finditer(text):
         if missing := _select_listed(re.findall(r"`([^`]+)`", found[1])):
             with suppress(LayeringError):
@@ -70,9 +75,14 @@ def _write(pin: Pin) -> str:
 
 def _make_error(name: str, version: str, missing: Sequence[str]) -> LayeringError:
     """The error for a wheel without files of its RECORD."""
-    shown = ", ".join(f"'{path}'" for path in missing[:SHOWN])
-    more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+    outside = [path for path in missing if ".." in path.split("/") or path.startswith("/")]
+    listed = outside or missing
+    shown = ", ".join(f"'{path}'" for path in listed[:SHOWN])
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
     message = f"the wheel of '{name} {version}' is not whole: its RECORD names files that it lacks: {shown}{more}"
+    if outside:
+        message = f"the wheel of '{name} {version}' names files outside its own folder: {shown}{more}: nothing was written there"
+        return LayeringError(message, fix=f"do not use it: name another version of '{name}', or another index")
     return LayeringError(message, fix=_suggest(name))
 
 

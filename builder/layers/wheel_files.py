@@ -17,7 +17,7 @@ from ..sif.removal import remove
 from ..sif.tree import FILE, is_folder, link, move, open_folder_below, read, stat_path, walk, write
 from .spec import FIX
 from .wheel_checks import check_said, check_wheels
-from .wheels import NO_WHEEL, UNSEEN, Group, NeedsSourcesError, Resolver
+from .wheels import NO_WHEEL, UNPACKING, UNSEEN, Group, NeedsSourcesError, Resolver
 
 PREFIX = "/opt/env"
 RECORD = 64 << 20  # bytes of the list of one wheel's files
@@ -45,8 +45,9 @@ def install_wheels(
     tree.mkdir(parents=True)
     argv = [resolver.uv, "pip", "install", "--quiet", "--no-deps", *hashes, "--python", sys.executable]
     argv += ["--prefix", str(tree), *resolver.target, *group.options, "-r", str(file)]
-    # uv says there of which wheels it has corrected the RECORD.
-    env = {**resolver.make_environment(own_index=group.own_index), "RUST_LOG": "uv_install_wheel=debug"}
+    env = {**resolver.make_environment(own_index=group.own_index), **UNPACKING}
+    pins = [f"`{pin.name}=={pin.version}`" for pin in group.pins]
+    check_said("\n".join(line for line in resolver.said if any(pin in line for pin in pins)), resolver=resolver)
     # What was resolved a moment ago is mostly cached: files with hashes need no index.
     code, err = 1, ""
     if hashes:

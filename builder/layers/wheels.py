@@ -78,6 +78,9 @@ HEAVY = re.compile(
 )
 
 
+UNPACKING = {"RUST_LOG": "uv_install_wheel=debug"}  # uv says then of which wheels it has corrected the RECORD
+
+
 class NeedsSourcesError(LayeringError):
     """A package without a wheel: it has to be built inside the base image."""
 
@@ -217,6 +220,7 @@ class Resolver:
         self.downloads = DownloadMeter("downloading packages")
         self.stubs = work / "stubs"
         self.provided, self.words = provided, tuple[str, ...]()
+        self.said: list[str] = []  # of wheels that were unpacked to read what they require; copies share it
         if provided:
             file = work / "provided.txt"
             file.write_text("".join(f"{line}\n" for line in write_stubs(self.stubs, provided)), encoding="utf-8")
@@ -244,7 +248,10 @@ class Resolver:
         argv = [self.uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
         argv += [*self.target, *self.words, *options, *[str(file) for file in files]]
         argv += ["--offline"] if self.cached_only else []
-        code, out, err = ask(argv, env=self.make_environment(own_index=own_index))
+        code, out, err = ask(argv, env={**self.make_environment(own_index=own_index), **UNPACKING})
+        lines = err.splitlines()
+        self.said += [line for line in lines if line.startswith("DEBUG ")]
+        err = "\n".join(line for line in lines if not line.startswith("DEBUG "))
         if code == 0:
             return self.apply_given(self.parse_pins(out), *options, files=files, own_index=own_index)
         if any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", err) for name in self.provided):

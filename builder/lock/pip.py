@@ -181,7 +181,7 @@ def _check_all_given(packages: Iterable[Mapping[str, Any]], *, given: Mapping[st
     try:
         check_all_given((str(package["name"]) for package in packages), given=given)
     except LayeringError as error:
-        raise UnsupportedError(Finding(code="lock-digest", message=str(error), at=at, fix=error.fix)) from None
+        raise UnsupportedError(Finding(code="hash-none", message=str(error), at=at, fix=error.fix)) from None
 
 
 def _list_releases(provided: Mapping[str, str]) -> dict[str, str]:
@@ -385,7 +385,7 @@ def _check_given(
         fix = HASH_FIX.format(name)
         if not any(value.startswith("sha256:") for value in given):
             fix = f"write the sha256 of '{name}', which an index gives"
-        raise UnsupportedError(Finding(code="lock-digest", message=message, at=at, fix=fix))
+        raise UnsupportedError(Finding(code="hash", message=message, at=at, fix=fix))
 
 
 def _find_address(source: Mapping[str, Any]) -> str:

@@ -147,7 +147,9 @@ def make_resolver_error(
     if "Hash mismatch" in text:
         fix = "do not use the file; ask the owner of the index"
         message = f"a file does not match the hash of its index: {text}"
-        return StepError(Finding(code="lock-hash", message=message, at=at, fix=fix))
+        return StepError(Finding(code="hash", message=message, at=at, fix=fix))
+    if damaged := _find_damaged(text, at=at):
+        return damaged
     missing = MISSING.search(text)
     if refused := REFUSED.search(text):
         message = f"the index '{sanitize(refused['index'])}' refused access ({refused['reply']})"
@@ -161,6 +163,18 @@ def make_resolver_error(
         return _make_build_error(sanitize(built[1]), output, at=at)
     message, fix = f"the Python packages cannot be resolved: {text}", f"loosen a version, or {CHECK_INDEXES}"
     return UnsupportedError(Finding(code="lock-pip", message=message, at=at, fix=fix))
+
+
+def _find_damaged(text: str, *, at: Location) -> UnsupportedError | None:
+    """The error for a wheel that cannot be read, in the words of a build."""
+    for cause in PACKAGES:
+        found = cause.pattern.search(text) if cause.code == "damaged-wheel" else None
+        if found is None or (cause.needs is not None and not cause.needs.search(text)):
+            continue
+        groups = {name: sanitize(value or "") for name, value in found.groupdict().items()}
+        message = cause.message.format(**groups).removesuffix(": ")
+        return UnsupportedError(Finding(code=cause.code, message=message, at=at, fix=cause.fix.format(**groups)))
+    return None
 
 
 def _make_build_error(package: str, output: str, *, at: Location) -> UnsupportedError:

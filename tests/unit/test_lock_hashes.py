@@ -39,7 +39,7 @@ def test_another_digest_is_not_locked(given: str, fix: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         _choose_file(PACKAGE, given=(given,), target=HERE, at=Location(file="h.txt"))
     (finding,) = caught.value.findings
-    assert finding.code == "lock-digest"
+    assert finding.code == "hash"
     assert "'six 1.16.0'" in finding.message
     assert f"{given} given, sha256:{ONE}, sha256:{TWO} found" in finding.message
     assert fix in finding.fix

@@ -40,7 +40,33 @@ PACKAGES = (
         fix="correct a digest of the recipe; where a lock gives it, lock again if the index has replaced the file; "
         "if it has not, do not use it",
     ),
-    # What uv 0.13 prints of a wheel that was cut off or is no archive.
+    # What our own program says before uv, or after it.
+    make_cause(
+        "hash",
+        r"(?P<said>no file of '(?P<name>[^' ]+)[^']*' has the digest of the recipe: .*)",
+        message="{said}",
+        fix="compare the digest with the one that '{name}' is published with: correct it, or name the index that it is for",
+    ),
+    make_cause(
+        "hash-none",
+        r"the recipe has hashes, and packages that are required have none: (?P<names>.*)",
+        message="the recipe has hashes, and packages that are required have none: {names}",
+        fix="add their lines (`uv pip compile --generate-hashes` lists all of them), or remove all hashes",
+    ),
+    make_cause(
+        "damaged-wheel",
+        r"(?P<said>the wheel of '(?P<name>[^' ]+)[^']*' (?:is not whole|is damaged|names files outside).*)",
+        message="{said}",
+        fix="name another version of '{name}'; one of an index: `recipe cache prune --downloads`",
+    ),
+    # What uv 0.13 prints of a wheel without a list of its files, or that was cut off or is no archive.
+    make_cause(
+        "damaged-wheel",
+        r"Failed to (?:download|read|extract|unzip|install)[^`]* `(?P<file>[^`]+)`",
+        needs=r"\.dist-info/RECORD`: No such file",
+        message="the wheel of '{file}' is damaged: it has no RECORD, the list of its files",
+        fix="name another version, or copy or download it again: `recipe cache prune --downloads`",
+    ),
     make_cause(
         "damaged-wheel",
         r"Failed to read metadata: (?P<path>/\S+\.whl)",

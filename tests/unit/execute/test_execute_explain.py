@@ -257,6 +257,28 @@ KNOWN = [
         "/mnt/six-1.16.0-py2.py3-none-any.whl",
     ),
     (
+        "error: Failed to download `six==1.16.0`\n  cause: failed to open file "
+        "`/cache/.tmp1/six-1.16.0.dist-info/RECORD`: No such file or directory (os error 2)",
+        "damaged-wheel",
+        "the wheel of 'six==1.16.0' is damaged: it has no RECORD",
+    ),
+    (
+        "recipe: error: the wheel of 'six 1.16.0' names files outside its own folder: '../../x': nothing was written there",
+        "damaged-wheel",
+        "names files outside its own folder: '../../x'",
+    ),
+    ("recipe: error: the wheel of 'six 1.16.0' is empty: it has no module", "own-script", "is empty"),
+    (
+        "recipe: error: no file of 'six 1.16.0' has the digest of the recipe: sha256:aa given, sha256:bb found",
+        "hash",
+        "no file of 'six 1.16.0' has the digest of the recipe: sha256:aa given",
+    ),
+    (
+        "recipe: error: the recipe has hashes, and packages that are required have none: idna",
+        "hash-none",
+        "have none: idna",
+    ),
+    (
         "error: Failed to download `six==1.16.0`\n  cause: Failed to extract archive\n"
         "  cause: unable to locate the end of central directory record",
         "damaged-wheel",
@@ -339,7 +361,7 @@ def test_every_cause_has_an_example() -> None:
 
 
 def test_codes_are_unique() -> None:
-    codes = [(cause.code, cause.needs) for cause in CAUSES]  # the same fault at several places has one code
+    codes = [(cause.code, cause.needs, cause.message) for cause in CAUSES]  # the same fault has one code
     assert len(codes) == len(set(codes))
 
 
