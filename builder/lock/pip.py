@@ -383,6 +383,8 @@ def _check_given(
     if not set(found) & set(given):
         message = describe_mismatch(f"{name} {version}".strip(), given=given, found=found or ["none"])
         fix = HASH_FIX.format(name)
+        if sources and not any(_find_address(source).partition("#")[0].endswith(".whl") for source in sources):
+            fix += "; where --no-binary asks for sources, give the digest of the sources or remove that option"
         if not any(value.startswith("sha256:") for value in given):
             fix = f"write the sha256 of '{name}', which an index gives"
         raise UnsupportedError(Finding(code="hash", message=message, at=at, fix=fix))

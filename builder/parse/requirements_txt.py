@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from builder.model.finding import ConfigError, Finding, Location, find_typo, make_edit, suggest_name
 from builder.model.recipe import PipOptions, PipRequirement
 from builder.model.text import CONTROL, check_url, exists, make_config_error, refuse_secrets, sanitize
@@ -279,6 +281,7 @@ class RequirementsReader:
             raise refuse_python(requirement.text, at=at)
         if requirement.url:
             check_exists(requirement.url, folder=self.folder, at=at)
+            self._check_sources(requirement, at=at)
         file = at.file if at.file != self.file else ""
         kept = self.constraints if constraint else self.requirements
         kept.append(replace(requirement, file=file))
@@ -297,6 +300,17 @@ class RequirementsReader:
                     option = replace(option, value=_from_folder(base / option.value, folder=self.folder))
                 check_exists(option.value, folder=self.folder, at=at, package=False)
             self._options.append(option)
+            for requirement in self.requirements if option.name == "no-binary" else ():
+                self._check_sources(requirement, at=at)
+
+    def _check_sources(self, requirement: PipRequirement, *, at: Location) -> None:
+        """Raise ConfigError for a wheel that is given by its place, where sources alone are asked for."""
+        words = {word for one in self._options if one.name == "no-binary" for word in one.value.split(",")}
+        if not requirement.url.partition("#")[0].endswith(".whl") or ":none:" in words:
+            return
+        if ":all:" in words or requirement.name in map(canonicalize_name, words):
+            message = f"'--no-binary' asks for the sources of '{requirement.name}', and its line gives a wheel"
+            raise make_config_error("pip-option", message, at=at, fix="remove the option, or name the sources")
 
     def _add_file(self, name: str, *, at: Location, base: Path, constraint: bool, inside: Inside) -> None:
         path = base / name

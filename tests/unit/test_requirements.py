@@ -268,3 +268,27 @@ def test_a_wheel_that_was_cut_off_is_refused(tmp_path: Path) -> None:
     (finding,) = load_recipe(file, shown="r.txt").warnings
     assert (finding.code, finding.level) == ("file-source", "error")
     assert finding.message.startswith(f"the wheel './{wheel.name}' is damaged")
+
+
+@rows(
+    ("lines", "line"),
+    [
+        ("--no-binary own\n./own-1-py3-none-any.whl\n", 2),
+        ("./own-1-py3-none-any.whl\n--no-binary :all:\n", 2),
+        ("own @ https://h.example/own-1-py3-none-any.whl\n--no-binary six,Own\n", 2),
+        ("--no-binary six\n./own-1-py3-none-any.whl\n", 0),
+        ("--no-binary :none:\n./own-1-py3-none-any.whl\n", 0),
+    ],
+)
+def test_a_wheel_by_its_place_has_no_sources(tmp_path: Path, lines: str, line: int) -> None:
+    with ZipFile(tmp_path / "own-1-py3-none-any.whl", "w") as archive:
+        archive.writestr("own-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: own\nVersion: 1\n")
+    (tmp_path / "a.txt").write_text(lines)
+    if not line:
+        assert load_recipe(tmp_path / "a.txt").pip
+        return
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(tmp_path / "a.txt")
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.at and finding.at.line) == ("pip-option", line)
+    assert "'--no-binary' asks for the sources of 'own'" in finding.message

@@ -63,6 +63,7 @@ CHECKS: tuple[Check, ...] = (
     known_releases.check_one_module,
     packages.check_hashes,
     packages.check_marked_hashes,
+    packages.check_source_hashes,
     packages.check_package_cuda,
     conda_builds.check_conda_builds,
     conda_builds.check_conda_default,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.model.finding import Finding, Level, Location
@@ -277,6 +278,17 @@ def check_marked_hashes(target: Target) -> Iterator[Finding]:
     for line in recipe.pip:
         if line.marker and (fault := describe_hash_fault(line, asked=asked)):
             yield Finding(code="pip-hash", message=fault[0], at=locate(recipe, line), fix=fault[1])
+
+
+def check_source_hashes(target: Target) -> Iterator[Finding]:
+    """Report digests of what has to be built from sources: a digest does not say whether it is of a wheel."""
+    words = {str(canonicalize_name(word)) for word in target.recipe.pip_options.no_binary}
+    found = [line for line in target.recipe.pip if line.hashes and not line.url and {line.name, ":all:"} & words]
+    if not found or ":none:" in words or target.lock is not None:
+        return
+    message = f"'--no-binary' asks for sources: the digest of '{found[0].name}' has to be theirs, not that of a wheel"
+    fix = "`recipe check --resolve` compares it with the index"
+    yield Finding(code="pip-hash", message=message, at=locate(target.recipe, found[0]), fix=fix, level="note")
 
 
 def check_torch_index(target: Target) -> Iterator[Finding]:
