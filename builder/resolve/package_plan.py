@@ -111,6 +111,10 @@ class PackagePlanner:
             return "its wheel loads the host's MPI"
         return f"{COMPILED} {own}" if compiles else f"its wheel loads {own}"
 
+    def _is_served(self, name: str) -> bool:
+        """Whether the base image's MPICH serves a program that asks for MPICH: a second one would be in its way."""
+        return name == "mpich" and bool(self.mpi_reason) and (self.base.mpi or "").startswith("mpich")
+
     def record(self, asked: str, became: str, why: str) -> None:
         """Record the decision on one line."""
         self.packages.append(PackageDecision(asked=asked, became=became, why=why))
@@ -320,6 +324,8 @@ class PackagePlanner:
             self.record(text, "-", "a version for conda's solver, which is not used")
         elif is_cuda_library(name) and (self.site.vendor != "nvidia" or self.install_target != "conda"):
             self.record(text, "-", "serves CUDA builds only; the build for this site brings its own")
+        elif self._is_served(name) and "external" not in text:  # conda-forge's name of the host's own
+            self.record(text, "-", f"the base image's {self.base.mpi} takes its place")
         elif name == "mpi4py" and self.mpi_reason:
             line = f"mpi4py{to_specifier(version) or ''}"
             self.pip.append(line)
@@ -360,6 +366,8 @@ class PackagePlanner:
         elif CUDA_RUNTIME.fullmatch(name) and (self.torch is not None or self.site.vendor != "nvidia"):
             # `pip freeze` lists them; each build of torch pins its own.
             self.record(line.text, "-", "a library of CUDA builds; the build for this site brings what it needs")
+        elif self._is_served(name) and not line.url:
+            self.record(line.text, "-", f"the base image's {self.base.mpi} takes its place")
         elif other := find_replacement(line, site=self.site, base=self.base, python=self.python):
             self.pip.append(other.text)
             self.record(line.text, other.text, other.why)

@@ -16,6 +16,7 @@ from builder.resolve.checks import (
     site_stack,
     spelling,
     torch_facts,
+    triton,
 )
 
 Check = Callable[[Target], Iterator[Finding]]
@@ -57,6 +58,8 @@ CHECKS: tuple[Check, ...] = (
     known_releases.check_wheel_python,
     known_releases.check_other_index,
     known_releases.check_newest_python,
+    known_releases.check_last_release,
+    triton.check_triton_index,
     known_releases.check_empty_release,
     known_releases.check_missing_plugin,
     known_releases.check_retired,
