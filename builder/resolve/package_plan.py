@@ -52,7 +52,6 @@ PROTECTED_PACKAGES = (
     "transformer-engine",
 )
 
-
 # Libraries that CUDA builds of torch require; a recipe requests other NVIDIA packages for itself.
 CUDA_RUNTIME = re.compile(
     r"nvidia-(cublas|cuda-(cccl|crt|cupti|nvcc|nvrtc|runtime)|cudnn|cufft|cufile|curand|cusolver|cusparse(lt)?|nccl"
@@ -61,7 +60,6 @@ CUDA_RUNTIME = re.compile(
 
 CALLS_PIP = re.compile(r"(?<![\w.-])pip[0-9.]*(?![\w.-])")  # in a command: pip, pip3, python -m pip
 NAMES_PIP = re.compile(r"pip(?![\w.-])")  # at the start of a requirement
-
 
 COMPILED = "compiled against"
 
@@ -111,9 +109,13 @@ class PackagePlanner:
             return "its wheel loads the host's MPI"
         return f"{COMPILED} {own}" if compiles else f"its wheel loads {own}"
 
-    def _is_served(self, name: str) -> bool:
-        """Whether the base image's MPICH serves a program that asks for MPICH: a second one would be in its way."""
-        return name == "mpich" and bool(self.mpi_reason) and (self.base.mpi or "").startswith("mpich")
+    def _leaves_out(self, name: str, *, text: str) -> bool:
+        """Whether MPICH is left out, where the base image's serves mpi4py; conda-forge's `external` builds are empty."""
+        own = self.base.mpi or ""
+        left_out = name == "mpich" and bool(self.mpi_reason) and own.startswith("mpich") and "external" not in text
+        if left_out:
+            self.record(text, "-", f"the base image's {own} takes its place")
+        return left_out
 
     def record(self, asked: str, became: str, why: str) -> None:
         """Record the decision on one line."""
@@ -125,9 +127,11 @@ class PackagePlanner:
         self._plan_python(python)
         self._plan_torch_family()
         for spec in self.recipe.conda:
-            self._plan_conda(spec.name, text=spec.text, version=spec.version)
+            if not self._leaves_out(spec.name, text=spec.text):
+                self._plan_conda(spec.name, text=spec.text, version=spec.version)
         for line in self.recipe.pip:
-            self._plan_pip(line)
+            if not self._leaves_out(line.name, text=line.text):
+                self._plan_pip(line)
         self._plan_pip_itself()
         compiled = self._find_compiled()
         environment = Environment(
@@ -214,7 +218,10 @@ class PackagePlanner:
         if "defaults" in channels:
             at = Location(file=self.recipe.file, line=self.recipe.lines.get("channels"), key="channels")
             message = "the channel 'defaults' has a licence that many institutes must buy"
-            fix = "use conda-forge with nodefaults"
+            right = (
+                "channels: [conda-forge, nodefaults]" if self.recipe.kind == "conda" else 'channels = ["conda-forge"]'
+            )
+            fix = f"write {right}"
             self.findings.append(Finding(code="channel-defaults", message=message, at=at, fix=fix, level="warning"))
         elif "nodefaults" not in channels:
             channels.append("nodefaults")
@@ -324,8 +331,6 @@ class PackagePlanner:
             self.record(text, "-", "a version for conda's solver, which is not used")
         elif is_cuda_library(name) and (self.site.vendor != "nvidia" or self.install_target != "conda"):
             self.record(text, "-", "serves CUDA builds only; the build for this site brings its own")
-        elif self._is_served(name) and "external" not in text:  # conda-forge's name of the host's own
-            self.record(text, "-", f"the base image's {self.base.mpi} takes its place")
         elif name == "mpi4py" and self.mpi_reason:
             line = f"mpi4py{to_specifier(version) or ''}"
             self.pip.append(line)
@@ -366,8 +371,6 @@ class PackagePlanner:
         elif CUDA_RUNTIME.fullmatch(name) and (self.torch is not None or self.site.vendor != "nvidia"):
             # `pip freeze` lists them; each build of torch pins its own.
             self.record(line.text, "-", "a library of CUDA builds; the build for this site brings what it needs")
-        elif self._is_served(name) and not line.url:
-            self.record(line.text, "-", f"the base image's {self.base.mpi} takes its place")
         elif other := find_replacement(line, site=self.site, base=self.base, python=self.python):
             self.pip.append(other.text)
             self.record(line.text, other.text, other.why)

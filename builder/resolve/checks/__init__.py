@@ -13,6 +13,7 @@ from builder.resolve.checks import (
     known_releases,
     packages,
     processor,
+    repositories,
     site_stack,
     spelling,
     torch_facts,
@@ -52,6 +53,7 @@ CHECKS: tuple[Check, ...] = (
     builds.check_torch_of_wheel,
     builds.check_cuda_libraries,
     builds.check_git,
+    repositories.check_git_key,
     builds.check_index_login,
     builds.check_package_glibc,
     known_releases.check_wheel_variant,
@@ -85,6 +87,7 @@ CHECKS: tuple[Check, ...] = (
     spelling.check_system_name,
     spelling.check_other_system,
     conda_builds.check_two_versions,
+    conda_builds.check_default_channel,
     conda_builds.check_channel,
     packages.check_pins,
 )

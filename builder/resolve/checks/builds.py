@@ -385,7 +385,8 @@ def check_other_builds(target: Target) -> Iterator[Finding]:
                 rocm = _name_rocm(torch.token)
                 if _name_rocm(build) == rocm:
                     continue
-                fix = f"{suggest_counterpart(line.name, site=target.site, environment=target.environment)}; NNN is that of ROCm {rocm}, as torch's"
+                other = suggest_counterpart(line.name, site=target.site, environment=target.environment)
+                fix = f"{other}; NNN is that of ROCm {rocm}, as torch's"
             yield Finding(code="torch-pin", message=message, at=locate(target.recipe, line), fix=fix, level="warning")
 
 

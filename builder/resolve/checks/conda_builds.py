@@ -224,6 +224,16 @@ def _has_package(target: Target, name: str) -> bool:
     return any(spec.name == name for spec in target.recipe.conda)
 
 
+def check_default_channel(target: Target) -> Iterator[Finding]:
+    """Report a package that names the channel `defaults` itself; that of the whole file is reported elsewhere."""
+    for spec in target.recipe.conda:
+        if spec.channel in ("defaults", "main", "pkgs/main") and spec.text in target.environment.conda:
+            message = f"'{spec.text}' is of the channel '{spec.channel}', whose licence many institutes must buy"
+            at = Location(file=target.recipe.file, line=spec.line)
+            fix = f"write {spec.text.rpartition('::')[2]}, which conda-forge has"
+            yield Finding(code="channel-defaults", message=message, at=at, fix=fix, level="warning")
+
+
 def check_channel(target: Target) -> Iterator[Finding]:
     """Report packages of Bioconductor where no channel of the recipe has them; a channel of one's own may."""
     recipe = target.recipe

@@ -17,8 +17,8 @@ from builder.resolve.checks.packages import find_newest_python, is_marked, locat
 from builder.resolve.checks.processor import has_own_files
 from builder.resolve.checks.vendors import suggest_counterpart
 from builder.resolve.conda_names import to_specifier
-from builder.resolve.source_releases import allows_since
 from builder.resolve.requested import to_release
+from builder.resolve.source_releases import allows_since
 from builder.resolve.tokens import find_vendor
 
 
