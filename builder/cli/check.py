@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,7 +16,7 @@ import click
 from builder.cli.check_formats import CheckResult
 from builder.cli.help import GroupedCommand
 from builder.cli.input_options import add_input_options, read_choice
-from builder.cli.inputs import add_compile_options, add_locked_option, add_verbosity, find_sites_folder, make_context
+from builder.cli.inputs import add_decision_options, add_locked_option, add_verbosity, find_sites_folder, make_context
 from builder.cli.output import (
     StyledText,
     color_word,
@@ -81,7 +81,7 @@ SHAPES = ["text", "table", "json", "sarif", "github"]
 )
 @add_locked_option
 @add_input_options
-@add_compile_options
+@add_decision_options
 @add_verbosity
 def run_command(
     words: tuple[str, ...],
@@ -248,9 +248,13 @@ def _report_correction(results: Sequence[CheckResult], *, asked: bool, changed: 
     else:
         echo("nothing to correct: no finding has an exact fix", err=True)
     several = len({result.file for result in results}) > 1
-    for result in results:
-        if asked and result.site and select_errors(result.findings):
-            echo(f"{f'{result.file} on ' if several else ''}{result.site}: {result.word}", err=True)
+    checked = [result for result in results if result.site]
+    for result in checked if asked else ():
+        echo(f"{f'{result.file} on ' if several else ''}{result.site}: {result.word}", err=True)
+    if checked and not asked:
+        able = sum(not select_errors(result.findings) for result in checked)
+        line = f"recipe check {shlex.join(dict.fromkeys(result.file for result in checked))}"
+        echo(f"{able} of {len(checked)} outcomes are no refusal: `{line}` lists them", err=True)
 
 
 def _write_fix_line() -> str:
@@ -277,10 +281,10 @@ def _check_recipe(
         target = resolve_recipe(site, recipe, context=context)
         findings = check_target(target, recipe=recipe, context=context)
         if sessions is not None:
-            from builder.cli.lock import look_up
+            from builder.cli.lock import look_up, show_waiting
 
-            _say_waiting(name, file=file)
-            target, findings = look_up(target, findings, session=sessions())
+            with show_waiting(name, file=file):
+                target, findings = look_up(target, findings, session=sessions())
     except UnsupportedError as error:
         return CheckResult(site=name, file=file, findings=error.findings)
     except ConfigError:
@@ -295,12 +299,6 @@ def _check_recipe(
         packages=target.packages,
         findings=findings,
     )
-
-
-def _say_waiting(site: str, *, file: str) -> None:
-    """Say on a terminal what takes seconds: the servers that are asked."""
-    if sys.stderr.isatty() and not click.get_current_context().params.get("quiet"):
-        echo(f"asking the indexes and channels for the packages of {file} on {site} ...", err=True)
 
 
 def _print(outcomes: Sequence[CheckResult], *, shape: str, asked: bool, explain: bool, quiet: bool) -> None:

@@ -28,7 +28,7 @@ from builder.compile.image_plans import make_convert_plan, make_image_target
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.plan_executor import execute, raise_on_failure
 from builder.execute.plan_folder import lock_plan_folder
-from builder.execute.preflight import GIB, check_output
+from builder.execute.preflight import GIB, check_output, find_programs
 from builder.execute.progress import SingleProgress
 from builder.execute.report_file import explain_not_current, find_current_result
 from builder.model.finding import ConfigError, Finding, Location, UnsupportedError
@@ -96,6 +96,8 @@ def run_command(
         return
     why = partial(explain_not_current, plan, **of)
     check_output(plan, image.resolve(), force=force, kept=None, folder=of["folder"], named=image, why=why)
+    if not slurm.submit:
+        find_programs(plan.steps, environment=wanted.environment)  # before there is a plan folder
     click.get_current_context().with_resource(
         lock_plan_folder(plan, folder, recipe_folder=folder, force=force, check_jobs=check_jobs_ended)
     )

@@ -52,12 +52,30 @@ def _name(word: str) -> str:
     if name in known:
         return name
     parts = [code for code in known if name in code.split("-")]
+    if not parts and (about := _find_about(name)):
+        fix = f"findings that speak of it: {' or '.join(f'`recipe explain {code}`' for code in about)}"
+        message = f"there is no code '{word}', and a package has this name"
+        raise ConfigError(Finding(code="code-unknown", message=message, fix=fix))
     near = sorted(parts, key=lambda code: not code.startswith(name))[:4] or get_close_matches(
         name, known, n=3, cutoff=0.5
     )
     listed = " or ".join(f"`recipe explain {code}`" for code in near)
     fix = f"did you mean {listed}?" if near else "copy the word in brackets of a finding: error[torch-build]"
     raise ConfigError(Finding(code="code-unknown", message=f"there is no code '{word}'", fix=fix))
+
+
+def _find_about(name: str) -> list[str]:
+    """Find the codes whose pages name a package most often, four at most; none for a word that is no package."""
+    from builder.resolve.checks.spelling import is_known_package  # for messages alone
+
+    word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
+    pinned = re.compile(rf"(?<![\w.-]){re.escape(name)}==?\d")
+    pages = {code: read_page(code) or "" for code in list_codes()}
+    if not is_known_package(name) and not any(map(pinned.search, pages.values())):
+        return []
+    counts = {code: len(word.findall(page)) for code, page in pages.items()}
+    found = sorted((code for code in counts if counts[code]), key=lambda code: (-counts[code], code))
+    return found[:4]
 
 
 def _find_hang(line: str) -> int | None:

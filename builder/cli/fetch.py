@@ -12,7 +12,7 @@ import click
 
 from builder.cli.input_options import add_input_options, read_choice
 from builder.cli.inputs import (
-    add_compile_options,
+    add_decision_options,
     add_ignore_option,
     add_locked_option,
     add_verbosity,
@@ -39,7 +39,7 @@ from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, mak
 @add_ignore_option
 @add_locked_option
 @add_input_options
-@add_compile_options
+@add_decision_options
 @add_verbosity
 def run_command(
     words: tuple[str, ...], tmpdir: Path | None, verbose: int, quiet: bool, ignored: tuple[str, ...], **chosen: Any

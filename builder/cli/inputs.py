@@ -49,6 +49,12 @@ account_option = click.option(
 
 
 def add_compile_options(command: F) -> F:
+    """Add what decides on an image, and the account of the jobs that build it."""
+    return account_option(add_decision_options(command))
+
+
+def add_decision_options(command: F) -> F:
+    """Add what decides on an image, for commands that write no jobs."""
     for option in (
         click.option(
             "--torch-index",
@@ -57,7 +63,6 @@ def add_compile_options(command: F) -> F:
             envvar="RECIPE_TORCH_INDEX",
             show_envvar=True,
         ),
-        account_option,
         click.option(
             "--driver", metavar="VERSION", help="GPU driver of the site, where it is not the one of its file."
         ),

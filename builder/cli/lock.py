@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import click
 
 from builder.cli.input_options import add_input_options, read_choice
-from builder.cli.inputs import add_compile_options, add_verbosity, find_sites_folder, make_context
-from builder.cli.output import echo, emit, show_findings
+from builder.cli.inputs import add_decision_options, add_verbosity, find_sites_folder, make_context
+from builder.cli.output import echo, emit, is_quiet, show_findings
 from builder.cli.targets import read_words
 from builder.compile.backends import check_backend
 from builder.model.finding import (
@@ -38,13 +39,15 @@ from builder.pipeline.resolution import resolve_recipe
 if TYPE_CHECKING:  # loaded where something is resolved
     from builder.lock.session import Session
 
+SILENT = 2.0  # seconds without a line
+
 
 @click.command("lock")
 @click.argument("words", nargs=-1, metavar="SITE... ENV")
 @click.option("--offline", is_flag=True, help="Use what was downloaded before, and ask no server.")
 @click.option("--check", "check_only", is_flag=True, help="Say whether the lock fits, and write nothing.")
 @add_input_options
-@add_compile_options
+@add_decision_options
 @add_verbosity
 def run_command(
     words: tuple[str, ...], offline: bool, check_only: bool, verbose: int, quiet: bool, **chosen: str | bool | None
@@ -79,8 +82,11 @@ def run_command(
 
     for target in targets:
         with name_site(target.site.name, among=len(targets)):
-            if refused := select_errors(check_target(target, recipe=recipe, context=context)):
+            found = check_target(target, recipe=recipe, context=context)
+            if refused := select_errors(found):
                 raise UnsupportedError(*refused)
+        if not quiet:
+            show_findings(one for one in found if one.level == "warning")
     check_uv_values(os.environ)
     OutputFile(path=index, what="a lock of recipe", is_own=is_index, inputs=[("the recipe", path)]).check()
     for site in loaded:
@@ -124,7 +130,8 @@ def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool)
     locked = []
     with open_sessions(offline=offline) as make_session:
         for target in targets:
-            with name_site(target.site.name, among=len(targets)):
+            waiting = show_waiting(target.site.name, file=str(target.recipe.file))
+            with name_site(target.site.name, among=len(targets)), waiting:
                 item = lock_site(target, session=make_session())
                 if errors := select_errors(item.findings):
                     raise UnsupportedError(*errors)
@@ -134,6 +141,20 @@ def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool)
     write_locks(index, locked, tool=targets[0].context.tool)
     for line in lines if not quiet else ():
         echo(line, err=True)
+
+
+@contextmanager
+def show_waiting(site: str, *, file: str) -> Iterator[None]:
+    """Say after two seconds what takes long: servers that have not answered, or a solver."""
+    text = f"waiting for the indexes and channels: the packages of {file} for {site} ..."
+    timer = Timer(SILENT, echo, [text], {"err": True})
+    timer.daemon = True
+    if not is_quiet():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

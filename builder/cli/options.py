@@ -151,6 +151,14 @@ def take_slurm_options(
     return slurm
 
 
+def refuse_account(sites: Sequence[Site]) -> None:
+    """Raise ConfigError for an account that is typed where none of the sites has jobs."""
+    context = click.get_current_context()
+    typed = context.get_parameter_source("account") == ParameterSource.COMMANDLINE
+    if typed and context.params["account"] and all(site.scheduler.kind == "none" for site in sites):
+        raise _without_jobs(sites, ["--account"], submit=False)
+
+
 def _without_jobs(sites: Sequence[Site], given: Sequence[str], *, submit: bool) -> BuilderError:
     """What to say of options of jobs for sites that have none: the line without all of them."""
     gone = [*(["--submit"] if submit else []), *given]

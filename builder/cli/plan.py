@@ -20,9 +20,9 @@ from builder.cli.inputs import (
     find_sites_folder,
     make_context,
 )
-from builder.cli.options import add_launch_options
+from builder.cli.options import add_launch_options, refuse_account
 from builder.cli.output import echo, emit
-from builder.cli.targets import add_words_argument, read_words
+from builder.cli.targets import add_words_argument, load_sites, read_words
 from builder.cli.terminal import Terminal
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.plan_folder import check_plan_folder, write_plan
@@ -75,6 +75,7 @@ def run_command(
         echo(named.note, err=True)
     if name is not None and not named.single:
         raise ConfigError(Finding(code="usage", message="--print is for one plan", fix="name one site and one file"))
+    refuse_account(load_sites(named.sites))
     request = BuildRequest(
         sites=named.sites,
         files=named.files,

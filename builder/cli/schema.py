@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from builder.cli.inputs import add_plain_verbosity
-from builder.cli.output import emit
+from builder.cli.output import echo, emit
 from builder.model.finding import ConfigError, Finding, find_nearest
 from builder.parse.site import PACKAGE
 from builder.system.files import write_atomic
@@ -45,6 +45,7 @@ def add_schema(text: str, *, kind: str, target: Path) -> str:
     place = target.parent / f".recipe-{kind}.schema.json"
     if not os.path.lexists(place):
         write_atomic(place, _read(kind))
+        echo(f"{place} is for your editor, which completes and checks the keys with it", err=True)
     head, _, rest = text.partition("\n")
     return f"{head}\n{LINE.format(place.name)}{rest}"
 

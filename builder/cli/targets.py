@@ -124,6 +124,10 @@ def _find_fault(word: str, kind: Kind, *, known: Sequence[str]) -> Finding | Non
     if own := find_own_site(word):
         fix = f"name the site's file: {sanitize(own)}"
         return Finding(code="site-unknown", message=message, fix=fix)
+    parts = [part for part in word.split(",") if part]
+    if len(parts) > 1 and {*parts} <= {*known}:
+        fix = f"name several sites with blanks between them: {' '.join(parts)}"
+        return Finding(code="site-unknown", message=message, fix=fix)
     fix = f"{suggest_name(word, known=known, noun='known sites')}; a site of your own is a file: docs/own-site.md"
     return Finding(code="site-unknown", message=message, fix=fix)
 

@@ -21,6 +21,10 @@ SOCKET = "unix:///var/run/docker.sock"
 PATIENCE = 1.0  # for each answer of the daemon
 GROUP = "docker"
 START = "start it (`systemctl start docker`), or name another by DOCKER_HOST"
+ASK = (
+    "ask the administrator to start it, start one of your own (`dockerd-rootless-setuptool.sh install`) and name it by "
+    "DOCKER_HOST, or build with another backend"
+)
 RIGHTS = "ask the administrator for the right to use it (the group of the socket), or build with another backend"
 WITHOUT = 23  # the first Docker that has it by the plug-in alone
 BUILDX = "install the plug-in docker-buildx: Dockerfiles of a plan need BuildKit"
@@ -64,7 +68,7 @@ def _query_daemon(environment: Mapping[str, str]) -> tuple[str, str]:
     address = environment.get("DOCKER_HOST") or SOCKET
     path = Path(address.removeprefix("unix://")) if address.startswith("unix://") else None
     if path is not None and not path.exists():
-        return f"no daemon listens at {path}", START
+        return f"no daemon listens at {path}", START if os.geteuid() == 0 else ASK
     if path is not None and not os.access(path, os.R_OK | os.W_OK):
         return f"you may not use {path}", RIGHTS
     import docker

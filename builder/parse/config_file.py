@@ -40,8 +40,11 @@ def read_config(path: str, *, owner: Owner, environment: Mapping[str, str]) -> t
     decoder = Decoder(file=path)
     config = decoder.decode_table(tree, Config, key="")
     faults += decoder.findings
+    if config is None:  # the values next to the faulty ones may be faulty, too
+        tree = _drop_faulty(tree, {found.at.key for found in decoder.findings if found.at is not None}, key="")
+        config = Decoder(file=path).decode_table(tree, Config, key="")
     if config is None:
-        raise ConfigError(*faults)
+        raise ConfigError(*faults, *warnings)
     values, lines = dict[str, str](), dict[str, int]()
     for key, value, line in _list_values(config, tree):
         place = Location(file=path, line=line, key=key)
@@ -49,7 +52,7 @@ def read_config(path: str, *, owner: Owner, environment: Mapping[str, str]) -> t
         lines[key] = line
         faults += _find_faults(key, values[key], at=place)
     if faults:
-        raise ConfigError(*faults)
+        raise ConfigError(*faults, *warnings)
     return ConfigFile(path=path, owner=owner, values=values, lines=lines), tuple(warnings)
 
 
@@ -71,6 +74,16 @@ def _drop_unknown(tree: Table, kind: Any, *, key: str, file: str, found: list[Fi
         if inner is not None and isinstance(value, Table):
             value = _drop_unknown(value, inner, key=place, file=file, found=found)
         entries.append((name, value))
+    return Table(entries=tuple(entries), line=tree.line)
+
+
+def _drop_faulty(tree: Table, keys: set[str], *, key: str) -> Table:
+    """Leave out the entries at these paths."""
+    entries: list[tuple[Text, Value]] = []
+    for name, value in tree.entries:
+        place = f"{key}.{name.raw}".lstrip(".")
+        if place not in keys:
+            entries.append((name, _drop_faulty(value, keys, key=place) if isinstance(value, Table) else value))
     return Table(entries=tuple(entries), line=tree.line)
 
 

@@ -251,6 +251,7 @@ class PackageTable:
     newest_pythons: Mapping[
         str, Mapping[str, str]
     ]  # words -> {X.Y: the newest Python of the wheels up to that release}
+    last_releases: Mapping[str, Mapping[str, str]]  # package -> {X.Y: the last release of a closed series}
     first_wheels: tuple[FirstRelease, ...]  # with a wheel for Linux
     missing_plugins: tuple[MissingPlugin, ...]
     empty_since: Mapping[str, str]  # package -> its first release that no pip can install

@@ -52,7 +52,6 @@ PROTECTED_PACKAGES = (
     "transformer-engine",
 )
 
-
 # Libraries that CUDA builds of torch require; a recipe requests other NVIDIA packages for itself.
 CUDA_RUNTIME = re.compile(
     r"nvidia-(cublas|cuda-(cccl|crt|cupti|nvcc|nvrtc|runtime)|cudnn|cufft|cufile|curand|cusolver|cusparse(lt)?|nccl"
@@ -61,7 +60,6 @@ CUDA_RUNTIME = re.compile(
 
 CALLS_PIP = re.compile(r"(?<![\w.-])pip[0-9.]*(?![\w.-])")  # in a command: pip, pip3, python -m pip
 NAMES_PIP = re.compile(r"pip(?![\w.-])")  # at the start of a requirement
-
 
 COMPILED = "compiled against"
 
@@ -112,6 +110,14 @@ class PackagePlanner:
             return "its wheel loads the host's MPI"
         return f"{COMPILED} {own}" if compiles else f"its wheel loads {own}"
 
+    def _leaves_out(self, name: str, *, text: str) -> bool:
+        """Whether MPICH is left out, where the base image's serves mpi4py; conda-forge's `external` builds are empty."""
+        own = self.base.mpi or ""
+        left_out = name == "mpich" and bool(self.mpi_reason) and own.startswith("mpich") and "external" not in text
+        if left_out:
+            self.record(text, "-", f"the base image's {own} takes its place")
+        return left_out
+
     def record(self, asked: str, became: str, why: str) -> None:
         """Record the decision on one line."""
         self.packages.append(PackageDecision(asked=asked, became=became, why=why))
@@ -122,9 +128,11 @@ class PackagePlanner:
         self._plan_python(python)
         self._plan_torch_family()
         for spec in self.recipe.conda:
-            self._plan_conda(spec.name, text=spec.text, version=spec.version)
+            if not self._leaves_out(spec.name, text=spec.text):
+                self._plan_conda(spec.name, text=spec.text, version=spec.version)
         for line in self.recipe.pip:
-            self._plan_pip(line)
+            if not self._leaves_out(line.name, text=line.text):
+                self._plan_pip(line)
         self._plan_pip_itself()
         compiled = self._find_compiled()
         environment = Environment(
@@ -217,7 +225,10 @@ class PackagePlanner:
         if "defaults" in channels:
             at = Location(file=self.recipe.file, line=self.recipe.lines.get("channels"), key="channels")
             message = "the channel 'defaults' has a licence that many institutes must buy"
-            fix = "use conda-forge with nodefaults"
+            right = (
+                "channels: [conda-forge, nodefaults]" if self.recipe.kind == "conda" else 'channels = ["conda-forge"]'
+            )
+            fix = f"write {right}"
             self.findings.append(Finding(code="channel-defaults", message=message, at=at, fix=fix, level="warning"))
         elif "nodefaults" not in channels:
             channels.append("nodefaults")

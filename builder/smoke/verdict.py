@@ -135,6 +135,8 @@ def check_mpi(facts: ResultView) -> List[Check]:
     reached = sum(look_up(entry, "mpi", "hosts") == hosts for entry in entries)
     everyone = set(range(world))
     measured = f"{', '.join(sizes) or 'no'} ranks in an MPI world, {len(ranks)} different MPI ranks"
+    if world == 1:
+        measured += "; one rank shows that an MPI loads, not that ranks meet: two do"
     origins = sorted({show(look_up(entry, "mpi", "from")) for entry in entries})
     names = sorted({show(look_up(entry, "mpi", "version")) for entry in entries})
     files = sorted({show(look_up(entry, "mpi", "library")) for entry in entries})

@@ -62,7 +62,7 @@ def test_every_exact_fault_is_corrected_in_its_line(env: Path, capsys: pytest.Ca
     assert env.read_text() == RIGHT
     assert out.startswith("--- a/environment.yml\n+++ b/environment.yml\n@@")
     assert "-nmae: demo  # nmae is the name\n" in out
-    assert err == "8 lines corrected\n"
+    assert err == "8 lines corrected\nlocal: ok\n"
     assert [path.name for path in env.absolute().parent.iterdir()] == ["environment.yml"]
     assert run(["check", "local", str(env)]) == 0
 
@@ -88,7 +88,7 @@ def test_warnings_without_an_edit_are_nothing_to_correct(env: Path, capsys: Capt
     env.write_text("name: demo\nchannels:\n  - conda-forge\ndependencies:\n  - python=3.12\n  - numpy\n")
     assert run(["check", "--fix", "lumi-g", str(env)]) == 0
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "nothing to correct: no finding has an exact fix\n")
+    assert (out, err) == ("", "nothing to correct: no finding has an exact fix\nlumi-g: ok\n")
 
 
 def test_a_file_that_cannot_be_read_is_said_once(env: Path, capsys: Capture) -> None:

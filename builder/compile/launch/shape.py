@@ -187,7 +187,10 @@ def _check_launcher(site: Site, launcher: str) -> None:
         raise _make_refusal("launch-torchrun", message, f"leave it out: {launch.launcher} starts the ranks")
     if site.scheduler.kind == "none":
         message = f"'{site.name}' has no Slurm: its ranks are processes of this machine"
-        raise _make_refusal("option-value", message, "leave it out; in an image with torch `--gpus N` starts N ranks")
+        fix = "leave it out; in an image with torch `--gpus N` has torchrun start N ranks"
+        if launcher == "srun":
+            fix += ", and `-- mpiexec -n N COMMAND` starts those of MPI"
+        raise _make_refusal("option-value", message, fix)
     if launch.launcher not in LAUNCHER_NAMES.values():
         message = f"the ranks of '{site.name}' are started by {launch.launcher}, which its variables are for"
         raise _make_refusal("option-value", message, f"leave it out; no other launcher is known to work on {site.name}")

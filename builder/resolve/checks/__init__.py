@@ -13,9 +13,11 @@ from builder.resolve.checks import (
     known_releases,
     packages,
     processor,
+    repositories,
     site_stack,
     spelling,
     torch_facts,
+    triton,
 )
 
 Check = Callable[[Target], Iterator[Finding]]
@@ -51,12 +53,15 @@ CHECKS: tuple[Check, ...] = (
     builds.check_torch_of_wheel,
     builds.check_cuda_libraries,
     builds.check_git,
+    repositories.check_git_key,
     builds.check_index_login,
     builds.check_package_glibc,
     known_releases.check_wheel_variant,
     known_releases.check_wheel_python,
     known_releases.check_other_index,
     known_releases.check_newest_python,
+    known_releases.check_last_release,
+    triton.check_triton_index,
     known_releases.check_empty_release,
     known_releases.check_missing_plugin,
     known_releases.check_retired,
@@ -83,6 +88,7 @@ CHECKS: tuple[Check, ...] = (
     spelling.check_system_name,
     spelling.check_other_system,
     conda_builds.check_two_versions,
+    conda_builds.check_default_channel,
     conda_builds.check_channel,
     packages.check_pins,
 )

@@ -69,7 +69,7 @@ def check_build_needs(target: Target) -> Iterator[Finding]:
             where = "CPUs" if vendor == "cpu" else name_devices(vendor)
             message = f"'{line.text}' is built from source for GPUs, and has no build for {where}"
             sites = " or ".join(VENDOR_NAMES[name] for name in row.compilers if name != "cpu")
-            fix = suggest_counterpart(line.name, site=target.site)
+            fix = suggest_counterpart(line.name, site=target.site, environment=target.environment)
             if not fix.startswith("for "):
                 fix = f"remove it here, or choose a site with {sites} GPUs"
             level = "error"
@@ -385,7 +385,8 @@ def check_other_builds(target: Target) -> Iterator[Finding]:
                 rocm = _name_rocm(torch.token)
                 if _name_rocm(build) == rocm:
                     continue
-                fix = f"{suggest_counterpart(line.name, site=target.site)}; NNN is that of ROCm {rocm}, as torch's"
+                other = suggest_counterpart(line.name, site=target.site, environment=target.environment)
+                fix = f"{other}; NNN is that of ROCm {rocm}, as torch's"
             yield Finding(code="torch-pin", message=message, at=locate(target.recipe, line), fix=fix, level="warning")
 
 

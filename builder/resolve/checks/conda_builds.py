@@ -14,6 +14,7 @@ from builder.model.recipe import CondaSpec, PipRequirement
 from builder.model.target import Target
 from builder.parse.gpu_tables import VendorMarker, load_package_table
 from builder.resolve.checks.packages import locate, name_devices, suggest_cpu
+from builder.resolve.checks.triton import suggest_triton
 from builder.resolve.checks.vendors import VENDOR_NAMES, report_dispute, suggest_counterpart
 from builder.resolve.conda_names import CUDA_VERSIONS, find_conda_cuda, find_python_name, matches, to_specifier
 from builder.resolve.requested import FAMILY, to_release
@@ -160,7 +161,11 @@ def check_conda_default(target: Target) -> Iterator[Finding]:
         ends = "would run without the GPU" if cpu else "would not work"
         built = "NVIDIA GPUs and for CPUs" if cpu else "NVIDIA GPUs"
         message = f"'{spec.text}' from conda is built for {built}: on '{site.name}' it {ends}"
-        fix = suggest_counterpart(spec.name.removesuffix("-gpu"), site=site)
+        fix = suggest_counterpart(spec.name.removesuffix("-gpu"), site=site, environment=target.environment)
+        if spec.name == "triton":
+            wanted = to_specifier(spec.version) or ""
+            fix = suggest_triton(wanted, site=site, python=target.environment.python) or fix
+            fix = fix.replace("write ", "below '- pip:' write ", 1)
         fix += ", for the lines below '- pip:'" if fix.startswith("for ") else ""
         fix += f", or if you want that, {suggest_cpu(target)}" if cpu else ""
         fix = f"if you want that, {suggest_cpu(target)}" if usual else fix
@@ -217,6 +222,16 @@ def check_conda_cuda(target: Target) -> Iterator[Finding]:
 
 def _has_package(target: Target, name: str) -> bool:
     return any(spec.name == name for spec in target.recipe.conda)
+
+
+def check_default_channel(target: Target) -> Iterator[Finding]:
+    """Report a package that names the channel `defaults` itself; that of the whole file is reported elsewhere."""
+    for spec in target.recipe.conda:
+        if spec.channel in ("defaults", "main", "pkgs/main") and spec.text in target.environment.conda:
+            message = f"'{spec.text}' is of the channel '{spec.channel}', whose licence many institutes must buy"
+            at = Location(file=target.recipe.file, line=spec.line)
+            fix = f"write {spec.text.rpartition('::')[2]}, which conda-forge has"
+            yield Finding(code="channel-defaults", message=message, at=at, fix=fix, level="warning")
 
 
 def check_channel(target: Target) -> Iterator[Finding]:

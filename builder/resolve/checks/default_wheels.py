@@ -74,7 +74,7 @@ def _is_judged_elsewhere(row: VendorPackage, line: PipRequirement, *, target: Ta
 
 def _fix_default_wheel(row: VendorPackage, line: PipRequirement, *, target: Target) -> str:
     """The counterpart or the index for the site's vendor, or how to take the CPU's file on purpose."""
-    fix = suggest_counterpart(row.name, site=target.site, backend=target.backend, torch=target.environment.torch)
+    fix = suggest_counterpart(row.name, site=target.site, backend=target.backend, environment=target.environment)
     if row.name != line.name:
         fix = fix.replace("remove it", f"remove {line.name}", 1)
     if row.usual_on_cpu and fix.startswith("remove it"):

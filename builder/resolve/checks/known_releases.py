@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from packaging.version import Version
 
-from builder.model.finding import Finding
+from builder.model.finding import Finding, Location
 from builder.model.recipe import PipOptions, PipRequirement
 from builder.model.target import Target
 from builder.parse.gpu_tables import load_package_table
@@ -16,6 +16,8 @@ from builder.resolve.checks.builds import find_installed
 from builder.resolve.checks.packages import find_newest_python, is_marked, locate, replace_line
 from builder.resolve.checks.processor import has_own_files
 from builder.resolve.checks.vendors import suggest_counterpart
+from builder.resolve.conda_names import to_specifier
+from builder.resolve.requested import to_release
 from builder.resolve.source_releases import allows_since
 from builder.resolve.tokens import find_vendor
 
@@ -73,7 +75,7 @@ def check_newest_python(target: Target) -> Iterator[Finding]:
     for asked in target.recipe.pip:
         line = replace_line(asked, target=target)
         newest = find_newest_python(line, python=python)
-        if not newest or line.text not in target.environment.pip_lines:
+        if not newest or line.text not in target.environment.pip_lines or _find_last(line.name, line.specifier):
             continue
         if target.site.gpu is not None and any(is_marked(row, line) and row.vendor != vendor for row in markers):
             continue  # reported by its vendor
@@ -84,6 +86,38 @@ def check_newest_python(target: Target) -> Iterator[Finding]:
         fix = f"write {right_line}, or choose a newer {line.name}"
         fix += "" if line is asked else f" in place of {asked.name}"
         yield Finding(code="default-wheel", message=message, at=locate(target.recipe, asked), fix=fix)
+
+
+def check_last_release(target: Target) -> Iterator[Finding]:
+    """Report a pin above the last release of a series that its project has closed: no index has it."""
+    recipe = target.recipe
+    own_channels = {*target.environment.channels} - {"conda-forge", "nodefaults", "defaults", "nvidia"}
+    asked = [
+        (spec.name, to_specifier(spec.version) or "", spec.text, Location(file=recipe.file, line=spec.line))
+        for spec in recipe.conda
+        if not spec.url and not spec.channel and not own_channels
+    ]
+    asked += [
+        (line.name, line.specifier, line.text, locate(recipe, line))
+        for line in recipe.pip
+        if not line.url and not has_own_files(recipe.pip_options)
+    ]
+    for name, specifier, text, at in asked:
+        if found := _find_last(name, specifier):
+            pin, last = found
+            series = last.rpartition(".")[0]
+            message = f"'{text}' does not exist: the last release of {name} {series} is {last}"
+            yield Finding(code="release-missing", message=message, at=at, fix=f"write {text.replace(pin, last, 1)}")
+
+
+def _find_last(name: str, specifier: str) -> tuple[str, str] | None:
+    """Find a pinned release that is above the last one of its closed series, and that one; None for others."""
+    pin = re.fullmatch(r"={2,3}([\d.]+?)(?:\.\*)?", specifier)
+    release = to_release(pin[1]) if pin else None
+    if pin is None or release is None:
+        return None
+    last = load_package_table().last_releases.get(name, {}).get(f"{release.major}.{release.minor}")
+    return (pin[1], last) if last is not None and release > Version(last) else None
 
 
 def check_empty_release(target: Target) -> Iterator[Finding]:
@@ -99,7 +133,7 @@ def check_empty_release(target: Target) -> Iterator[Finding]:
         name = line.name.removesuffix("-gpu")
         fix = f"write {name}{'[and-cuda]' if site.vendor == 'nvidia' else ''}"
         if any(row.name == name and row.cpu_only == site.node.arch for row in table.packages):
-            fix = suggest_counterpart(name, site=site)
+            fix = suggest_counterpart(name, site=site, environment=target.environment)
         yield Finding(code="default-wheel", message=message, at=locate(target.recipe, line), fix=fix)
 
 
@@ -115,7 +149,7 @@ def check_missing_plugin(target: Target) -> Iterator[Finding]:
             continue
         message = f"'{line.text}' cannot be installed: "
         message += f"the index has no plug-in for it between {row.after} and {row.before}"
-        fix = suggest_counterpart(line.name, site=target.site)
+        fix = suggest_counterpart(line.name, site=target.site, environment=target.environment)
         yield Finding(code="default-wheel", message=message, at=locate(target.recipe, line), fix=fix)
 
 

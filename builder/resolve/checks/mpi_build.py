@@ -47,6 +47,7 @@ def check_mpi_build(target: Target, *, at: Location) -> Iterator[Finding]:
 def check_second_mpi(target: Target) -> Iterator[Finding]:
     """Report an MPI that is installed in addition to the base image's, and conda's packages that are linked to one."""
     recipe, own = target.recipe, f"the base image's {target.base.mpi}"
+    yield from _report_served(target, own=own)
     conda = set(target.environment.conda)
     for spec in recipe.conda:
         at = Location(file=recipe.file, line=spec.line)
@@ -77,16 +78,34 @@ def check_swapped_mpi(target: Target) -> Iterator[Finding]:
     system = recipe.lines.get("container.system")
     named += [(name.partition("=")[0], name, recipe.file, system) for name in recipe.container.system]
     for name, text, file, line in named:
-        if NOT_SWAPPED.fullmatch(name):
+        at = Location(file=file, line=line)
+        if name == "mpich":
+            message = f"'{text}' is installed, and on '{site.name}' the host's MPI takes its place when a job runs"
+            fix = "no action needed: both have the library that mpi4py loads, libmpi.so.12"
+            yield Finding(code="mpi-own", message=message, at=at, fix=fix, level="note")
+        elif NOT_SWAPPED.fullmatch(name):
             library = "libmpich.so.12" if "mpich" in name else "libmpi.so.40"
             message = f"programs made with '{text}' load its {library}: the host's MPI of '{site.name}', libmpi.so.12, "
             message += "cannot take its place"
-            at = Location(file=file, line=line)
             fix = "take mpich of pip or conda in its place"
             yield Finding(code="mpi-own", message=message, at=at, fix=fix, level="warning")
 
 
+def _report_served(target: Target, *, own: str) -> Iterator[Finding]:
+    """Report the mpich of a file for several sites that is not installed on this one."""
+    recipe, dropped = target.recipe, {one.asked for one in target.packages if one.became == "-"}
+    asked = [(spec.name, spec.text, recipe.file, spec.line) for spec in recipe.conda]
+    asked += [(line.name, line.text, line.file or recipe.file, line.line) for line in recipe.pip]
+    for name, text, file, line in asked:
+        if name == "mpich" and text in dropped:
+            message = f"'{text}' is not installed on '{target.site.name}': {own} takes its place"
+            fix = "no action needed: mpi4py is made for that one; sites without an MPI get the one of the file"
+            yield Finding(code="mpi-own", message=message, at=Location(file=file, line=line), fix=fix, level="note")
+
+
 def _report_second(text: str, *, own: str, site: str, at: Location) -> Finding:
     message = f"'{text}' is a second MPI, and mpi4py is made for {own}: a program may load the other one"
-    fix = f"remove it for '{site}': {own} is there; a site without an MPI takes a file of its own, with it"
+    fix = f"remove it: {own} is there"
+    if not own.endswith("'s none") and "mpich" in own:
+        fix = f"write mpich in its place: sites without an MPI install it, and on '{site}' {own} takes its place"
     return Finding(code="mpi-own", message=message, at=at, fix=fix, level="warning")

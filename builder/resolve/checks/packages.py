@@ -18,6 +18,7 @@ from builder.model.target import Target
 from builder.parse.gpu_tables import VendorMarker, load_package_table, load_torch_table
 from builder.parse.requirement import describe_hash_fault
 from builder.resolve.checks.known_builds import find_known_release, suggest_known_build
+from builder.resolve.checks.triton import is_triton, suggest_triton
 from builder.resolve.checks.vendors import (
     VENDOR_NAMES,
     find_ending,
@@ -50,7 +51,9 @@ def check_vendor(target: Target) -> Iterator[Finding]:
             continue
         works = f"'{line.text}' works on {VENDOR_NAMES[marker.vendor]} devices only"
         message = f"{works}, '{site.name}' has {name_devices(site.vendor)}"
-        fix = suggest_counterpart(line.name, site=site, backend=target.backend, torch=target.environment.torch)
+        fix = suggest_counterpart(line.name, site=site, backend=target.backend, environment=target.environment)
+        if is_triton(line.name):
+            fix = suggest_triton(line.specifier, site=site, python=target.environment.python) or fix
         if fix.startswith("remove it") and line.extras and "cpu" in _find_index_vendors(line):
             fix += f"; {line.name} without the extra runs on CPUs: {suggest_cpu(target)}"
         level: Level = "warning" if site.vendor == "cpu" else "error"
@@ -72,7 +75,7 @@ def check_vendor_names(target: Target) -> Iterator[Finding]:
         message = f"'{shown}' is for {ending.devices or name_devices(ending.vendor)} ({by_name}), '{site.name}' has "
         message += name_devices(site.vendor)
         error = ending.certain and not is_extra and site.vendor != "cpu"
-        fix = suggest_counterpart(line.name, site=site, backend=target.backend, torch=target.environment.torch)
+        fix = suggest_counterpart(line.name, site=site, backend=target.backend, environment=target.environment)
         if not error and fix.startswith("remove it"):
             fix = f"check that it does what you need on {name_devices(site.vendor)}, or remove it"
         level: Level = "error" if error else "warning"
@@ -128,7 +131,9 @@ def replace_line(line: PipRequirement, *, target: Target) -> PipRequirement:
 
 def find_newest_python(line: PipRequirement, *, python: str | None) -> str:
     """Find the newest Python that a pinned release has a wheel for, "" if it is not older than the environment's."""
-    rows = next((rows for names, rows in load_package_table().newest_pythons.items() if line.name in names.split()), {})
+    asked = {line.name, *(f"{line.name}[{extra}]" for extra in line.extras)}
+    table = load_package_table().newest_pythons  # a plug-in of an extra comes before its package
+    rows = next((rows for names, rows in table.items() if asked & {*names.split()}), {})
     pin = re.fullmatch(r"={2,3}([^*,=]+)(?:\.\*)?", line.specifier)
     release = to_release(pin[1]) if pin else None
     if release is None or not python or line.url:

@@ -304,7 +304,8 @@ def _check_mpi_launcher(site: Site, *, at: Location) -> Iterator[Finding]:
     """Report a launcher whose ranks are no MPI ranks, or are not known to be."""
     launch, has_slurm = site.launch, site.scheduler.kind == "slurm"
     if launch.launcher not in ("srun", "mpiexec"):
-        message = f"the ranks of '{site.name}' are started by torchrun: to MPI each of them is alone"
+        ranks = f"the ranks of '{site.name}'" if has_slurm else f"on '{site.name}' the ranks of `--gpus N`"
+        message = f"{ranks} are started by torchrun: to MPI each of them is alone"
         fix = (
             f"start them with `recipe run {site.name} IMAGE --submit --launcher srun -- COMMAND`"
             if has_slurm

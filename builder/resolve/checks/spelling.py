@@ -86,6 +86,10 @@ OTHER_PROJECTS = {
     "apex": "give NVIDIA's repository, apex @ git+https://github.com/NVIDIA/apex.git, or remove the line where the "
     "base image brings it",
 }
+# What conda's Python requires on Linux alone, and what on every system, where only an export names it (conda-forge and
+# the defaults channel, 2026-11-23).
+LINUX = re.compile(r"_?libgcc(?:_mutex|-ng)?|libstdcxx(?:-ng)?|libgomp|_openmp_mutex|ld_impl_linux-.*|libuuid|libnsl")
+OF_EXPORTS = ("bzip2", "ca-certificates", "libffi", "openssl", "sqlite", "tk", "xz", "zlib")
 EXPORT = (
     "remove the builds (NAME=VERSION is enough) and the packages that Linux does not have, "
     "or write it there with `conda env export --from-history > environment.yml`, which names no builds"
@@ -232,12 +236,15 @@ def check_system_name(target: Target) -> Iterator[Finding]:
 
 def check_other_system(target: Target) -> Iterator[Finding]:
     """Report an export from Windows or macOS: it names packages and builds that Linux does not have."""
-    recipe = target.recipe
+    recipe, named = target.recipe, list[Finding]()
     for system in OTHERS:
         finding = _named(target, system) or _built(target, system) or _subdir(recipe, system) or _prefix(recipe, system)
         if finding is not None:
+            named.append(finding)
             yield finding
         yield from _on_index(recipe, system)
+    if not named and (finding := _without_linux(recipe)):
+        yield finding
 
 
 def _named(target: Target, system: OtherSystem) -> Finding | None:
@@ -308,6 +315,23 @@ def _prefix(recipe: Recipe, system: OtherSystem) -> Finding | None:
     return Finding(code="export-system", message=message, at=at, fix=EXPORT, level=level)
 
 
+def _without_linux(recipe: Recipe) -> Finding | None:
+    """A whole export, which has packages that few ask for, without any of those that Python requires on Linux."""
+    names = {spec.name for spec in recipe.conda}
+    pinned = [spec for spec in recipe.conda if spec.name not in ("pip", "nodefaults")]
+    if PYTHON not in names or len(names & {*OF_EXPORTS}) < 2 or any(LINUX.fullmatch(name) for name in names):
+        return None
+    if not all(spec.version for spec in pinned):
+        return None
+    built = all(spec.build and "*" not in spec.build for spec in pinned)
+    system = "macOS" if {"libcxx", "libcxxabi"} & names else "another system"
+    lacks = "its Python has no libgcc, which that of Linux requires"
+    message = f"this is the export of an environment of {system}: {lacks}"
+    at = Location(file=recipe.file, line=next(spec.line for spec in recipe.conda if spec.name == PYTHON))
+    level: Level = "error" if built else "warning"
+    return Finding(code="export-system", message=message, at=at, fix=EXPORT, level=level)
+
+
 @cache
 def _collect_known() -> frozenset[str]:
     table = load_name_table()
@@ -337,6 +361,9 @@ def _find_meant(name: str) -> str:
     """Find the known name that is one slip away, "" if there is none."""
     if len(name) < MIN_LENGTH:
         return ""
+    first, mark, rest = name.partition("-")
+    if mark and rest and first != PYTHON and _is_one_slip(first, PYTHON):
+        return f"{PYTHON}-{rest}"  # the slip is in the word that begins so many names
     groups, size = _group_known(), len(name)
     near = [other for step in (-1, 0, 1) for other in groups.get((name[0], size + step), ())]
     return min((other for other in near if _is_one_slip(name, other)), default="")

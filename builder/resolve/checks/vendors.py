@@ -12,7 +12,7 @@ from builder.model.backend import TRAITS
 from builder.model.finding import Finding, Location
 from builder.model.recipe import PipRequirement
 from builder.model.site import BackendName, BaseImage, Site
-from builder.model.target import Target, Torch
+from builder.model.target import Environment, Target
 from builder.parse.gpu_tables import NameSuffix, VendorPackage, load_package_table
 from builder.resolve.base_image import is_served
 from builder.resolve.checks.known_builds import suggest_known_build
@@ -78,13 +78,17 @@ def is_cuda_loader(line: PipRequirement) -> bool:
 
 
 def suggest_counterpart(
-    name: str, *, site: Site, backend: BackendName | None = None, torch: Torch | None = None
+    name: str,
+    *,
+    site: Site,
+    backend: BackendName | None = None,
+    environment: Environment | None = None,
 ) -> str:
     """Suggest, from the table, what serves a site in place of a package, and what the backend can install of it.
 
-    `torch` is that of the environment, for a package whose build must fit it.
+    A build must fit the torch and the Python of the environment.
     """
-    vendor = site.vendor
+    vendor, torch = site.vendor, environment.torch if environment is not None else None
     rows = _find_family(name)
     if known := suggest_known_build(name, site=site, torch=torch):
         return known
@@ -93,7 +97,8 @@ def suggest_counterpart(
         return suggest_without_build(built, site=site, backend=backend, wheel=True)
     offers = next(filter(None, (_list_offers(row, site=site) for row in rows)), []) if vendor != "cpu" else []
     if offers:
-        return f"for {VENDOR_NAMES[vendor]} there is: {', or '.join(offers)}"
+        fitted = [_name_python(text, python=environment.python if environment is not None else None) for text in offers]
+        return f"for {VENDOR_NAMES[vendor]} there is: {', or '.join(fitted)}"
     fix = f"remove it: no build for {VENDOR_NAMES[vendor]} is known"
     if any(row.cpu_only == site.node.arch for row in rows):
         fix = f"remove it: no build for {VENDOR_NAMES[vendor]} GPUs and {site.node.arch} is known"
@@ -175,6 +180,18 @@ def _list_offers(row: VendorPackage, *, site: Site) -> list[str]:
     text = getattr(row, site.vendor) if row.cpu_only != site.node.arch else None
     text = f"{row.name} of {text}" if text and text.startswith("PyPI") else text
     return [*served, *([text] if text else [])]
+
+
+def _name_python(text: str, *, python: str | None) -> str:
+    """Name the Python to write for an offer that does not have the environment's."""
+    known = re.search(r"Python ([\d.]+) (?:to ([\d.]+)|or newer)", text)
+    if known is None or python is None:
+        return text
+    if Version(python) < Version(known[1]):
+        return text.replace(known[0], f"with python={known[1]}")
+    return (
+        text.replace(known[0], f"with python={known[2]}") if known[2] and Version(python) > Version(known[2]) else text
+    )
 
 
 def _name_rocm_image(text: str, *, site: Site) -> str:

@@ -86,7 +86,7 @@ ENGINES = (
         "docker-down",
         r"Cannot connect to the Docker daemon at (?P<address>\S+?)\.? ",
         message="no Docker daemon answers at '{address}'",
-        fix="start it, or set DOCKER_HOST to where it is",
+        fix="start it or ask the administrator to, set DOCKER_HOST to where one is, or build with another backend",
     ),
     make_cause(
         "docker-buildx",
