@@ -13,7 +13,6 @@ import click
 
 from builder.cli.output import color_verdict, color_word, echo, emit, format_columns, show_findings, uses_color
 from builder.cli.typed import write_path
-from builder.execute.judgement import select_first_causes
 from builder.execute.progress import (
     MultiProgress,
     Progress,
@@ -167,6 +166,8 @@ def describe(plan: Plan, *, image: Path, folder: Path, steps: Sequence[Step] | N
 
 def summarize_build(report: Report) -> str:
     """Summarise a build in a few lines: measurements and failures; report.json has the rest."""
+    from builder.execute.judgement import select_first_causes  # a dry run has no verdict
+
     lines = [
         f"ok    {name + ' ':8}{summarize_result(result)}"
         for name, result in report.smoke.items()

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from builder.execute.doctor_readings import Reading, State
 from builder.model.finding import Finding, ToolError
-from builder.model.plan import Step
 from builder.model.text import escape_line
 from builder.system.failures.engines import ENGINES
 from builder.system.process import BackgroundCommand
+
+if TYPE_CHECKING:
+    from builder.execute.doctor_readings import Reading, State
 
 SOCKET = "unix:///var/run/docker.sock"
 PATIENCE = 1.0  # for each answer of the daemon
@@ -34,6 +35,8 @@ def examine_docker(
     *, environment: Mapping[str, str], program: Path | None, version: str = "", needed: bool
 ) -> list[Reading]:
     """What the daemon says of itself; `program` is the command `docker` of that `version`."""
+    from builder.execute.doctor_readings import Reading  # a build reads nothing of `doctor`
+
     if program is None and not needed:
         return []
     missing: State = "bad" if needed else "none"
@@ -100,12 +103,11 @@ OWN_BUILDKIT = range(18, 23)  # versions of Docker that have BuildKit without a 
 _NO_ANSWER = re.compile(r"error during connect|(?:cannot|failed to) connect", re.IGNORECASE)
 
 
-def check_docker(steps: Sequence[Step], *, environment: Mapping[str, str]) -> None:
-    """Raise ToolError where a step needs Docker and its daemon or BuildKit is missing here."""
-    if any("docker" in step.programs for step in steps):
-        fault = find_docker_fault(environment)
-        if fault is not None:
-            raise ToolError(fault)
+def check_docker(environment: Mapping[str, str]) -> None:
+    """Raise ToolError where Docker's daemon or BuildKit is missing here."""
+    fault = find_docker_fault(environment)
+    if fault is not None:
+        raise ToolError(fault)
 
 
 def find_docker_fault(environment: Mapping[str, str]) -> Finding | None:

@@ -14,19 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from builder.audit import CODE as AUDIT
 from builder.audit import REPORT as AUDIT_REPORT
 from builder.execute.build_options import SignalInterrupt, Signals
-from builder.execute.image_scan import BackgroundScan
-from builder.execute.judgement import (
-    describe_failed_checks,
-    find_answer,
-    is_not_run,
-    judge_answer,
-    judge_results,
-    judge_suite,
-    list_suite_shapes,
-    note_cpu,
-    read_proof,
-    read_results,
-)
 from builder.execute.progress import Progress
 from builder.execute.signature import Signer
 from builder.execute.step_runner import StepRunner, find_output_faults
@@ -95,6 +82,8 @@ class Execution:
     def __post_init__(self) -> None:
         places = (self.output, name_failed_copy(self.output), *name_attestations(self.output))
         self.new = frozenset(path for path in places if not os.path.lexists(path))
+        from builder.execute.image_scan import BackgroundScan  # read by a build that runs, as is the judgement
+
         self._scan = BackgroundScan(self.plan, folder=self.folder, digest=self.origin.plan)
         self.results += self.prefix.results
         self.proof = dict(self.prefix.proof)
@@ -193,6 +182,8 @@ class Execution:
         except BuilderError as error:
             return self._end_step(step, started=started, status="failed", finding=error.findings[0])
         if step.kind == "verify":
+            from builder.execute.judgement import read_proof
+
             self.proof = read_proof(self.folder) or self.proof
         missing = find_output_faults(self.folder, step.produces, before=before)
         known = self.runner.find_fault(step, ended) if ended.exit_code else None
@@ -210,6 +201,8 @@ class Execution:
         if event.name == "whole":
             self._scan.note_whole_image(event.get_text("image"))
         elif event.name == "answer":
+            from builder.execute.judgement import find_answer
+
             self.proof = dict(event.get_table("found") or find_answer(event.get_table("answer"))) or self.proof
         elif event.name == "error":
             self._error = event
@@ -236,20 +229,22 @@ class Execution:
 
     def _judge(self, step: Step, *, missing: str, exit_code: int) -> Finding | None:
         """Judge what a smoke step measured; results of an earlier run are no results."""
-        results = {} if missing else read_results(step, self.folder)
-        checks = judge_results(results, expect=self.plan.expect)
-        answer = () if missing else judge_answer(step, self.folder)
-        for shape in list_suite_shapes(step):
-            found, more = judge_suite(shape, self.folder) if not missing else ({}, ())
+        from builder.execute import judgement
+
+        results = {} if missing else judgement.read_results(step, self.folder)
+        checks = judgement.judge_results(results, expect=self.plan.expect)
+        answer = () if missing else judgement.judge_answer(step, self.folder)
+        for shape in judgement.list_suite_shapes(step):
+            found, more = judgement.judge_suite(shape, self.folder) if not missing else ({}, ())
             results, checks = {**results, **found}, (*checks, *more)
         self.smoke.update(results)
         self.checks.extend((*answer, *checks))
-        if note := note_cpu(results, vendor=self.plan.vendor, site=self.plan.site, image=str(self.output)):
+        if note := judgement.note_cpu(results, vendor=self.plan.vendor, site=self.plan.site, image=str(self.output)):
             self.findings.append(note)
             self.progress.note(f"{note.message}; {note.fix}")
-        bad = describe_failed_checks((*answer, *checks))
+        bad = judgement.describe_failed_checks((*answer, *checks))
         # The script's own end says more than results which only say that nothing was run.
-        if not bad or (is_not_run(results) and exit_code):
+        if not bad or (judgement.is_not_run(results) and exit_code):
             return None
         log = str(self.runner.log(step))
         message, fix = f"the smoke test '{step.name}' failed: {bad}", f"read its log, '{log}'"

@@ -26,7 +26,6 @@ from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.model.text import to_dataclass
 from builder.sif.bounded import parse_json
-from builder.smoke.result_files import to_plain
 from builder.system.files import write_atomic
 from builder.system.layout import REPORT_FILE
 from builder.system.trust import read_below
@@ -38,6 +37,8 @@ LIMIT = 64 * 1024 * 1024  # bytes; a thousand ranks leave two million
 def report_json(report: Report) -> str:
     """Write a report as JSON text."""
     content = {"schema": SCHEMA, **remove_edits(dataclasses.asdict(report))}
+    from builder.smoke.result_files import to_plain  # read where a report is written
+
     return json.dumps(to_plain(content), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -16,14 +16,16 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from builder.model.contents import Contents, InstalledPackage
 from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.sif.bounded import read_json
 from builder.system.files import write_atomic
+
+if TYPE_CHECKING:
+    from builder.model.contents import Contents, InstalledPackage
 
 VERSION = "1.5"
 PLAN_PROPERTY = "recipe:plan"

@@ -11,7 +11,6 @@ import re
 import socket
 import struct
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -160,6 +159,8 @@ def _is_cached(name: str, version: str, *, cache: Path) -> bool:
 
 def _ask_size(address: str) -> int:
     """Return the size of a file that its server tells without a login, or 0."""
+    import urllib.request  # a build without a network loads none of it
+
     from .certificates import find_certificates, make_tls_context
     from .registry import NoRedirect
 

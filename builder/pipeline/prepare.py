@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 from builder.execute.build_options import ExecutionOptions
-from builder.execute.docker_daemon import check_docker
 from builder.execute.folder_lock import check_unlocked, lock_folder
 from builder.execute.machine import check_base_here, check_machine, check_sbatch
 from builder.execute.plan_executor import StepBatch, check_local_needs, choose_steps, select_steps
@@ -216,7 +215,10 @@ def _check_machine_needs(
                 _name_jobs_there(finding, here, site=build.site.name, plan_line=line) for finding in error.findings
             )
             raise ToolError(*(_name_other_backend(finding, build) for finding in named)) from None
-        check_docker(here, environment=environment)
+        if any("docker" in step.programs for step in here):
+            from builder.execute.docker_daemon import check_docker  # few builds need its daemon
+
+            check_docker(environment)
 
 
 class Refusals:

@@ -22,12 +22,20 @@ from click.testing import CliRunner
 
 from builder.cli.doctor import run_command
 from builder.execute.docker_daemon import examine_docker, has_own_buildkit
-from builder.execute.doctor import examine, examine_sites, query_version_lines
+from builder.execute.doctor import CONTROLLER, examine, examine_sites, query_version_lines
 from builder.execute.doctor_binds import examine_bind_paths
 from builder.execute.doctor_network import examine_network, find_default_index, list_servers
 from builder.execute.doctor_readings import examine_places
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that answer at once do so within the limits of a busy machine."""
+    own = ("doctor.SECONDS", "doctor.CONTROLLER", "doctor_readings.SECONDS", "docker_daemon.PATIENCE")
+    for name in (*own, "doctor_network.SECONDS"):
+        monkeypatch.setattr(f"builder.execute.{name}", 120.0)
 
 
 @pytest.fixture
@@ -98,13 +106,14 @@ def test_a_controller_that_does_not_answer_is_said(programs: Path) -> None:
     assert asked("lumi-g")[1]["controller"]["state"] == "ok"
 
 
-def test_an_absent_controller_takes_half_a_second(programs: Path) -> None:
+def test_an_absent_controller_takes_half_a_second(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("builder.execute.doctor.CONTROLLER", CONTROLLER)
     stand_in(programs, "sbatch", 'echo "slurm 23.11.4"')
-    stand_in(programs, "scontrol", "exec /bin/sleep 60")
+    stand_in(programs, "scontrol", "exec /bin/sleep 600")
     begin = time.monotonic()
     said = asked("lumi-g")[1]["controller"]
     assert (said["state"], said["says"]) == ("none", "no answer within 0.5 s")
-    assert time.monotonic() - begin < 30  # of its minute; two busy cores may take seconds
+    assert time.monotonic() - begin < 300  # of its ten minutes
 
 
 def test_the_overview_says_of_docker_what_the_site_says(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +205,10 @@ def silent(tmp_path: Path) -> Iterator[Path]:
         yield path
 
 
-def test_a_daemon_that_is_stopped_or_hangs_is_not_ok(programs: Path, tmp_path: Path, silent: Path) -> None:
+def test_a_daemon_that_is_stopped_or_hangs_is_not_ok(
+    programs: Path, tmp_path: Path, silent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builder.execute.docker_daemon.PATIENCE", 1.0)
     stand_in(programs, "docker", 'test "$1" = buildx && exit 1; echo "Docker version 27.1.0, build x"')
     for path, word in ((tmp_path / "none.sock", "no daemon listens"), (silent, "no answer from")):
         environment = {**os.environ, "DOCKER_HOST": f"unix://{path}"}
@@ -356,7 +368,7 @@ def test_a_silent_proxy_is_said_and_takes_seconds(tmp_path: Path, monkeypatch: p
     assert "the servers" in answer.stderr
     found = {one["name"]: one for one in json.loads(answer.stdout)["readings"]}
     assert found["find-links"]["says"] == "127.0.0.1: no answer within 1.0 s"
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 300
 
 
 def test_what_doctor_is_given_is_a_site_and_a_file(tmp_path: Path) -> None:

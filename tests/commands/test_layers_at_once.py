@@ -25,6 +25,6 @@ def test_several_builds_at_once_make_it_once(tmp_path: Path) -> None:
     for child in children:
         child.start()
     for child in children:
-        child.join(60)
+        child.join(300)
     assert [child.exitcode for child in children] == [0] * 4
     assert len(list(tmp_path.glob("made-*"))) == 1

@@ -25,10 +25,10 @@ def test_a_build_for_aarch64_stops_on_others(backend: str, tmp_path: Path) -> No
     assert "\nfor_processor aarch64\n" in script
     done = subprocess.run(
         ["bash", "-c", ". ./engine.sh; for_processor aarch64; echo built"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20,
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert "the image is for aarch64 processors, and this machine has" in done.stderr
     same = f". ./engine.sh; for_processor {os.uname().machine}; echo built"
-    done = subprocess.run(["bash", "-c", same], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run(["bash", "-c", same], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, "built\n")

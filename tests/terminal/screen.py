@@ -18,7 +18,7 @@ from pathlib import Path
 
 from second import LoadedProgram
 
-SECONDS = 60  # a command that is silent for so long hangs
+SECONDS = 180  # a command that is silent for so long hangs
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
 CURSOR = re.compile(r"\x1b\[(?:\?25[hl]|2K|\d*A)")  # of the live lines, on a terminal only
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")

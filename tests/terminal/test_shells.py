@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from conftest import Seat
 
-SECONDS = 60
+SECONDS = 180
 # how each starts without its own files, and loads our script
 SHELLS = {
     "bash": (["bash", "--norc", "--noprofile", "-i"], "source <(recipe completion bash)"),
