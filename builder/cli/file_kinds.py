@@ -75,6 +75,15 @@ def _is_archive(path: Path) -> bool:
         return False
 
 
+def find_free_name(target: Path) -> Path:
+    """A name that nothing has yet: the file's own, else NAME-2.yml ..."""
+    number, found = 1, target
+    while os.path.lexists(found):
+        number += 1
+        found = target.with_name(f"{target.stem}-{number}{target.suffix or '.yml'}")
+    return found
+
+
 def list_environments() -> list[str]:
     """The environment files of this folder, those with a usual name first."""
     found = [name for name in USUAL if Path(name).is_file()]

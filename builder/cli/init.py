@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from builder.cli.file_kinds import find_kind
+from builder.cli.file_kinds import find_free_name, find_kind
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.output import echo, emit
 from builder.cli.schema import add_schema
@@ -27,21 +27,40 @@ RECIPES = find_data_folder("recipes")
 
 
 @click.command("init")
-@click.argument("example", default=DEFAULT)
+@click.argument("example", required=False)
 @click.argument("name", required=False)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="The file to write; default: the example's name, here."
+)
+@click.option(
+    "--from", "other", type=click.Path(path_type=Path), help="Make it of a Dockerfile, a definition file or an image."
 )
 @click.option("--list", "listed", is_flag=True, help="List the examples.")
 @click.option("--detect", is_flag=True, help="Of a site: read this machine (Slurm, GPUs, engines, file systems).")
 @click.option("-f", "--force", is_flag=True, help="Replace a file that exists.")
 @add_plain_verbosity
-def run_command(example: str, name: str | None, output: Path | None, listed: bool, detect: bool, force: bool) -> None:
+def run_command(
+    example: str | None,
+    name: str | None,
+    output: Path | None,
+    other: Path | None,
+    listed: bool,
+    detect: bool,
+    force: bool,
+) -> None:
     """Write the example environment file EXAMPLE (default: mnist), and a schema next to it for your editor.
+
+    `recipe init --from Dockerfile` makes the file of a Dockerfile, an Apptainer definition file or an image.
 
     `recipe init site NAME` writes the file of a site of your own, with --detect from what this machine says: run it on
     a login node, on a GPU node or on a workstation.
     """
+    if other is not None:
+        from builder.cli.init_from import write_environment_file  # few users need it
+
+        _check_alone(other, [word for word in (example, name) if word], more=detect or listed)
+        write_environment_file(other, output=output, force=force)
+        return
     if example == SITE and not listed:
         from builder.cli.init_site import write_site_file  # few users need it
 
@@ -57,6 +76,18 @@ def run_command(example: str, name: str | None, output: Path | None, listed: boo
             first = path.read_text(encoding="utf-8").splitlines()[0]
             echo(f"{name}: {first.removeprefix('# ')}")
         return
+    _write_example(example or DEFAULT, found=found, output=output, force=force)
+
+
+def _check_alone(other: Path, words: list[str], *, more: bool) -> None:
+    """Raise ConfigError for words and options that have no meaning with --from."""
+    if words or more:
+        what = f"'{words[0]}' is an argument" if words else "--list or --detect is an option"
+        fix = f"`recipe init --from {quote(str(other))}`; -o names the new file"
+        raise ConfigError(Finding(code="usage", message=f"{what} too many: --from names the source", fix=fix))
+
+
+def _write_example(example: str, *, found: Mapping[str, Path], output: Path | None, force: bool) -> None:
     if example not in found:
         message, fix = _explain_unknown(example, found=found)
         raise ConfigError(Finding(code="init-unknown", message=message, fix=fix))
@@ -65,7 +96,7 @@ def run_command(example: str, name: str | None, output: Path | None, listed: boo
     if not target.is_dir():
         _check_target(source, target)
     if os.path.lexists(target) and (target.is_dir() or not force):
-        free = _free(target / source.name if target.is_dir() else target)
+        free = find_free_name(target / source.name if target.is_dir() else target)
         line = f"`recipe init {example} -o {quote(str(free))}`"
         fix = line if target.is_dir() else f"{line}, or add --force to replace it"
         message = f"'{target}' is a folder" if target.is_dir() else f"'{target}' exists already"
@@ -112,7 +143,7 @@ def _check_target(source: Path, target: Path) -> None:
         raise ConfigError(Finding(code="usage", message=message, fix=f"`recipe init {source.stem} -o {name}`"))
     if os.path.lexists(target) and (target.is_symlink() or find_kind(target) not in REPLACED):
         message = f"'{target}' exists and is not an environment file: it is never replaced"
-        fix = f"`recipe init {source.stem} -o {quote(str(_free(target)))}`"
+        fix = f"`recipe init {source.stem} -o {quote(str(find_free_name(target)))}`"
         raise ConfigError(Finding(code="init-exists", message=message, fix=fix))
 
 
@@ -123,12 +154,3 @@ def _copy(source: Path, target: Path) -> None:
         write_atomic(target, add_schema(text, kind="environment", target=target) if source.suffix == ".yml" else text)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(target)) from None  # not the draft, which is ours
-
-
-def _free(target: Path) -> Path:
-    """A name that nothing has yet: the file's own, else NAME-2.yml ..."""
-    number, found = 1, target
-    while os.path.lexists(found):
-        number += 1
-        found = target.with_name(f"{target.stem}-{number}{target.suffix or '.yml'}")
-    return found

@@ -6,9 +6,9 @@ import struct
 
 from builder.sif.sif import DATA_JSON, DATA_PARTITION, DESCRIPTOR, GROUP, OVERLAY, SQUASHFS, Object, Sif
 
-SIGNATURE, SBOM = 0x4005, 0x4009
+DEFINITION, SIGNATURE, SBOM = 0x4001, 0x4005, 0x4009
 KINDS = {
-    0x4001: "definition file",
+    DEFINITION: "definition file",
     0x4002: "environment",
     0x4003: "labels",
     DATA_PARTITION: "partition",

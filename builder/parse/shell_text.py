@@ -1,8 +1,9 @@
-"""Whether a shell command is complete by itself: what is open at its end would take in the command after it."""
+"""Where shell commands end, and whether one is complete: what is open at its end would take in the command after it."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 HERE = re.compile(r"<<(?P<tabs>-?)[ \t]*(?P<word>(?:'[^'\n]*'|\"[^\"\n]*\"|\\.|[^\s;&|()<>'\"\\])+)")
 OPENERS = {"if": "fi", "while": "done", "until": "done", "for": "done", "select": "done", "case": "esac", "{": "}"}
@@ -29,10 +30,40 @@ def find_open_part(text: str) -> str:
     return ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShellCommand:
+    """One of the commands of a text: what `;`, `&&` or a line end separates. A block and a pipeline are one."""
+
+    text: str  # without comments
+    start: int  # in the text
+
+
+def split_commands(text: str) -> tuple[ShellCommand, ...]:
+    """Split a text at the ends of its commands; what is not complete is one command."""
+    reader = _Reader(text)
+    try:
+        reader.read_commands(end="")
+    except (_Open, RecursionError):
+        reader.cuts, reader.comments = [], []
+    found, start = [], 0
+    for end, after in [*reader.cuts, (len(text), len(text))]:
+        piece, begin, at = "", -1, start
+        for first, last in [*(pair for pair in reader.comments if start <= pair[0] < end), (end, end)]:
+            part = text[at:first]
+            if begin < 0 and part.strip():
+                begin = at + len(part) - len(part.lstrip())
+            piece, at = piece + part, last
+        if begin >= 0:
+            found.append(ShellCommand(text=piece.strip(), start=begin))
+        start = after
+    return tuple(found)
+
+
 class _Place:
     """What a reader of commands knows where it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, top: bool = False) -> None:
+        self.top = top  # not in a sub-shell or a substitution
         self.blocks: list[str] = []  # the words that open what is open
         self.first = True  # a command begins here
         self.pattern = False  # a pattern of a case begins here, or its end
@@ -65,10 +96,12 @@ class _Reader:
         self.text, self.at = text, 0
         self.here: list[tuple[str, bool]] = []  # the words that end here-documents, and whether tabs are taken away
         self.in_backquotes = False
+        self.cuts: list[tuple[int, int]] = []  # what separates commands: where it begins, and where it ends
+        self.comments: list[tuple[int, int]] = []
 
     def read_commands(self, *, end: str) -> None:
         """Read up to a closing ')' or '`' or, with `end` "", to the end of the text. Raises _Open."""
-        state = _Place()
+        state = _Place(top=end == "")
         while self._skip_blanks(state):
             start, char = self.at, self.text[self.at]
             state.joins = ""
@@ -78,6 +111,8 @@ class _Reader:
                 return
             if char in ";&|":
                 state.joins = self._read_operator()
+                if state.top and not state.blocks and not self.here and state.joins in (";", "&&"):
+                    self.cuts.append((start, self.at))
                 state.pattern = state.pattern or state.joins.startswith(";;")
                 state.first = True
             elif char in "()":
@@ -100,11 +135,15 @@ class _Reader:
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == "#":
-                end = self.text.find("\n", self.at)
+                start, end = self.at, self.text.find("\n", self.at)
                 self.at = len(self.text) if end < 0 else end
+                self.comments.append((start, self.at))
             elif char == "\n":
+                start, documents = self.at, bool(self.here)
                 self.at += 1
                 self._skip_documents()
+                if state.top and not state.blocks and state.joins not in OPERATORS:
+                    self.cuts.append((self.at, self.at) if documents else (start, self.at))
                 state.first = True
             elif char in " \t\r":
                 self.at += 1
