@@ -125,9 +125,10 @@ CLASSES = (
             "pip-form pip-long pip-marker pip-option pip-path pip-python pip-quote pip-remote pip-second "
             "pip-twice pip-value pixi-activation pixi-environment pixi-feature pixi-index pixi-package "
             "pixi-setting pixi-system pixi-target project-dynamic project-extra project-group project-poetry "
-            "project-python project-table recipe-empty recipe-format recipe-name recipe-shape secret "
+            "project-python project-table pylock-form pylock-hash pylock-source pylock-version "
+            "recipe-empty recipe-format recipe-name recipe-shape secret "
             "table-empty toml-bomb toml-duplicate toml-syntax unknown-key url-form url-scheme url-secret "
-            "url-variable uv-index uv-setting uv-source value-line value-long variable-name wrong-choice "
+            "url-variable uv-index uv-lock uv-setting uv-source value-line value-long variable-name wrong-choice "
             "wrong-type yaml-alias yaml-bomb yaml-character yaml-deep yaml-documents yaml-duplicate yaml-key "
             "yaml-quote yaml-syntax yaml-tab"
         ),
@@ -144,8 +145,7 @@ CLASSES = (
         text="No versions, or no files, of some package fit the Python, the C library and the processor of the "
         "site's image.",
         codes=split_words(
-            "lock-conda lock-folder lock-glibc lock-no-file lock-no-hash lock-pip lock-provided "
-            "lock-python lock-spec"
+            "lock-conda lock-folder lock-glibc lock-no-hash lock-pip lock-provided lock-python lock-spec"
         ),
     ),
     CodeClass(
@@ -156,6 +156,10 @@ CLASSES = (
         text="A lock could not be made or written here: the packages may be right, and the same line may work "
         "later or elsewhere.",
         codes=split_words("lock-channel lock-network lock-solver lock-stopped lock-uv lock-write"),
+    ),
+    CodeClass(
+        text="The form of another tool cannot say all of a lock: `recipe lock --help` lists the forms.",
+        codes=split_words("lock-form"),
     ),
     CodeClass(
         text="An image, an archive, a folder or its documents cannot be read, do not match each other, or cannot get "

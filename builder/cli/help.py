@@ -28,7 +28,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "plan": ("recipe plan lumi-g environment.yml --show", "recipe plan mn5 environment.yml --print Dockerfile"),
     "check": ("recipe check lumi-g environment.yml --explain", "recipe check environment.yml --fix --diff"),
     "explain": ("recipe explain torch-build", "recipe explain glibc --format json"),
-    "lock": ("recipe lock lumi-g mn5 environment.yml", "recipe lock --check lumi-g environment.yml"),
+    "lock": ("recipe lock lumi-g mn5 environment.yml", "recipe lock lumi-g environment.yml --format pylock"),
     "fetch": ("recipe fetch local environment.yml", "recipe fetch local environment.yml --tmpdir /scratch/me"),
     "smoke": ("recipe smoke local image.sif", "recipe smoke lumi-g image.sif --submit --nodes 2"),
     "report": ("recipe report image.sif", "recipe report first.sif second.sif -o report.html"),

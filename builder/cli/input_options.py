@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
 
 from builder.model.recipe import STDIN, InputChoice, InputKind
+from builder.parse.recipe import UV_LOCK
 
 CHOICE = "recipe.choice"  # in the context of a command: what was chosen
 F = TypeVar("F", bound=Callable[..., object])
@@ -21,8 +24,8 @@ def add_input_options(command: F) -> F:
         ("--input-kind", "kind", "What ENV is, where its name does not say it.", {"type": kinds}),
         ("--install-project", "project", "Install the project of a pyproject.toml, too.", {"is_flag": True}),
         ("--environment", "environment", "Environment of a pixi workspace.", {"metavar": "NAME"}),
-        ("--group", "groups", "Dependency group of a pyproject.toml; may be repeated.", {"metavar": "NAME"}),
-        ("--extra", "extras", "Extra of a pyproject.toml; may be repeated.", {"metavar": "NAME"}),
+        ("--group", "groups", "Dependency group of a pyproject.toml or a lock; may be repeated.", {"metavar": "NAME"}),
+        ("--extra", "extras", "Extra of a pyproject.toml or a lock; may be repeated.", {"metavar": "NAME"}),
     ):
         several = field in ("groups", "extras")
         command = click.option(name, field, help=text, multiple=several, expose_value=False, callback=_keep, **more)(
@@ -42,8 +45,16 @@ def _keep(context: click.Context, param: click.Parameter, value: Any) -> Any:
 def read_choice(files: Sequence[Path]) -> InputChoice:
     """What the options of the command chose; standard input is read where it is one of the files."""
     stdin = None
+    chosen = click.get_current_context().meta.get(CHOICE, {})
     if Path(STDIN) in files:
         from builder.cli.standard_input import read_standard_input
 
         stdin = read_standard_input()
-    return InputChoice(stdin=stdin, **click.get_current_context().meta.get(CHOICE, {}))
+    choice = InputChoice(stdin=stdin, **chosen)
+    locks = [path for path in files if path.name == UV_LOCK and path.is_file()]
+    if not locks:
+        return choice
+    from builder.lock.uv_export import export_lock  # few environments are a lock of uv
+
+    exports = {str(path): export_lock(path, choice=choice, environment=os.environ) for path in locks}
+    return replace(choice, exports=exports)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,28 +31,32 @@ from builder.model.finding import (
 )
 from builder.model.lock import Lock
 from builder.model.recipe import STDIN
-from builder.model.target import Target
+from builder.model.target import Context, Target
 from builder.parse.lock_files import is_index, name_site_folder, read_lock
 from builder.parse.recipe import load_recipe, name_index
 from builder.parse.site import load_site
 from builder.pipeline.resolution import resolve_recipe
 
 if TYPE_CHECKING:  # loaded where something is resolved
+    from builder.lock.forms import Form
     from builder.lock.session import Session
 
 SILENT = 2.0  # seconds without a line
+FORMS = ("pylock", "requirements", "conda-lock", "explicit")
 
 
 @click.command("lock")
 @click.argument("words", nargs=-1, metavar="SITE... ENV")
 @click.option("--offline", is_flag=True, help="Use what was downloaded before, and ask no server.")
 @click.option("--check", "check_only", is_flag=True, help="Say whether the lock fits, and write nothing.")
+@click.option("--format", "form", type=click.Choice(FORMS), help="Print a lock that fits as another tool reads it.")
 @add_input_options
 @add_decision_options
 @add_verbosity
 def run_command(
-    words: tuple[str, ...], offline: bool, check_only: bool, verbose: int, quiet: bool, **chosen: str | bool | None
-) -> None:
+    words: tuple[str, ...], offline: bool, check_only: bool, form: Form | None, verbose: int, quiet: bool,
+    **chosen: str | bool | None,
+) -> None:  # fmt: skip
     """Record the exact files of ENV for each SITE: conda and pip packages with hashes, the base image's digest.
 
     Put NAME.lock.yml and the folder NAME.lock next to ENV under version control; `recipe build` uses them.
@@ -62,37 +67,68 @@ def run_command(
         message = f"a lock is of one file, and {len(named.files)} are named"
         fix = f"`recipe lock {named.sites[0]} {named.files[0]}`, and so on"
         raise ConfigError(Finding(code="usage", message=message, fix=fix))
+    (path,) = named.files
+    _check_words(form, named.sites, path, others=check_only or offline)
     if named.note and not quiet:
         echo(named.note, err=True)
-    (path,) = named.files
-    if str(path) == STDIN:
-        message = "a lock is written next to its environment file, and '-' is standard input"
-        raise ConfigError(Finding(code="usage", message=message, fix="save it to a file, and name that"))
     recipe = load_recipe(path, choice=read_choice(named.files))
-    index = name_index(path)
-    context = make_context(**chosen, locked=check_only)
+    context = make_context(**chosen, locked=check_only or form is not None)
     loaded = [load_site(site, folder=find_sites_folder()) for site in named.sites]
-    targets = [resolve_recipe(site, recipe, context=context, use_lock=check_only) for site in loaded]
-    if check_only:
-        _check(targets, index=index)
-        return
+    targets = [resolve_recipe(site, recipe, context=context, use_lock=context.locked) for site in loaded]
+    if form is not None:
+        _print_form(targets[0], form=form)
+    elif check_only:
+        _check(targets, index=name_index(path))
+    else:
+        _write(targets, path=path, offline=offline, quiet=quiet, context=context)
+
+
+def _write(targets: Sequence[Target], *, path: Path, offline: bool, quiet: bool, context: Context) -> None:
+    """Lock the targets, and write what was locked next to the environment file."""
     from builder.cli.paths import OutputFile
     from builder.execute.uv_values import check_uv_values
     from builder.pipeline.refusals import check_target
 
+    index = name_index(path)
     for target in targets:
         with name_site(target.site.name, among=len(targets)):
-            found = check_target(target, recipe=recipe, context=context)
+            found = check_target(target, recipe=target.recipe, context=context)
             if refused := select_errors(found):
                 raise UnsupportedError(*refused)
         if not quiet:
             show_findings(one for one in found if one.level == "warning")
     check_uv_values(os.environ)
     OutputFile(path=index, what="a lock of recipe", is_own=is_index, inputs=[("the recipe", path)]).check()
-    for site in loaded:
-        _check_folder(name_site_folder(index, site.name))
+    for target in targets:
+        _check_folder(name_site_folder(index, target.site.name))
     _lock(targets, index=index, offline=offline, quiet=quiet)
     emit(str(index))
+
+
+def _check_words(form: Form | None, sites: Sequence[str], path: Path, *, others: bool) -> None:
+    """Raise ConfigError for standard input, and for --format with several sites or another option of this command."""
+    if str(path) == STDIN:
+        message = "a lock is written next to its environment file, and '-' is standard input"
+        raise ConfigError(Finding(code="usage", message=message, fix="save it to a file, and name that"))
+    if form is None or (len(sites) == 1 and not others):
+        return
+    message = f"--format prints the lock of one site, and {len(sites)} are named"
+    if others:
+        message = "--format prints a lock that is there: it solves nothing, and asks no server"
+    fix = f"`recipe lock {shlex.join([sites[0], str(path)])} --format {form}`"
+    raise ConfigError(Finding(code="usage", message=message, fix=fix))
+
+
+def _print_form(target: Target, *, form: Form) -> None:
+    """Print the lock of a target in the form of another tool; raises UnsupportedError where none fits."""
+    from builder.lock.forms import report_base, write_form
+
+    if target.lock is None:
+        raise UnsupportedError(*(one for one in target.findings if one.code in ("lock-missing", "lock-stale")))
+    file = Path(target.recipe.file).name
+    text = write_form(target.lock, form=form, file=file)
+    show_findings(report_base(target.lock, file=target.recipe.file))
+    emit(text, end="")
 
 
 def _check_folder(folder: Path) -> None:
@@ -136,7 +172,8 @@ def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool)
                 if errors := select_errors(item.findings):
                     raise UnsupportedError(*errors)
             locked.append(item)
-            show_findings(item.findings)
+            own = [replace(one, fix="no action needed") for one in target.findings if one.code == "lock-torch"]
+            show_findings([*own, *item.findings])
     lines = [summarize_lock(item.lock, before=_read_before(index, item.lock.site)) for item in locked]
     write_locks(index, locked, tool=targets[0].context.tool)
     for line in lines if not quiet else ():

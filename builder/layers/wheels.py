@@ -158,9 +158,13 @@ def parse_pins(text: str) -> tuple[Pin, ...]:
 
 def list_given(files: Sequence[Path]) -> dict[str, tuple[str, ...]]:
     """Return the digests that requirements files give, by package; uv's resolver passes over them."""
-    return {
-        pin.name: pin.hashes for file in files for pin in parse_pins(file.read_text(encoding="utf-8")) if pin.hashes
-    }
+    return collect_hashes(pin for file in files for pin in parse_pins(file.read_text(encoding="utf-8")))
+
+
+def collect_hashes(pins: Iterable[Pin]) -> dict[str, tuple[str, ...]]:
+    """Return the digests by package; it has several pins where each is for another Python."""
+    rows = [(pin.name, pin.hashes) for pin in pins if pin.hashes]
+    return {name: tuple(one for other, hashes in rows if other == name for one in hashes) for name, _ in rows}
 
 
 def apply_hashes(pins: Sequence[Pin], *, given: Mapping[str, Sequence[str]]) -> tuple[Pin, ...]:

@@ -8,19 +8,25 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.layers.uv import make_uv_environment, make_uv_settings
-from builder.layers.wheels import HASH_FIX, PLATFORMS, check_all_given, describe_mismatch, parse_pins, write_stubs
+from builder.layers.wheels import (
+    HASH_FIX,
+    PLATFORMS,
+    check_all_given,
+    collect_hashes,
+    describe_mismatch,
+    parse_pins,
+    write_stubs,
+)
 from builder.lock.session import (
     Session,
     find_uv_program,
@@ -30,6 +36,7 @@ from builder.model.finding import Finding, Location, StepError, UnsupportedError
 from builder.model.lock import LockRequest, PipFile
 from builder.model.secrets import strip_credentials
 from builder.parse.lock_files import TORCH_FAMILY, parse_pylock
+from builder.resolve.wheel_tags import choose_wheel
 from builder.sif.bounded import hash_file
 from builder.sif.errors import LayeringError
 
@@ -40,47 +47,6 @@ def parse_local_path(url: str) -> Path | None:
         return Path(url)
     parts = urlsplit(url)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
-
-
-# Spellings from before PEP 600, by the glibc they stand for. https://peps.python.org/pep-0600/
-OLD_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
-OLDEST = {"x86_64": 5, "aarch64": 17}
-
-
-def list_platforms(arch: str, *, glibc: str) -> Iterator[str]:
-    """Yield the platform tags that a glibc supports, the newest first."""
-    for minor in range(int(glibc.partition(".")[2].partition(".")[0]), OLDEST[arch] - 1, -1):
-        yield f"manylinux_2_{minor}_{arch}"
-        if minor in OLD_NAMES:
-            yield f"{OLD_NAMES[minor]}_{arch}"
-    yield f"linux_{arch}"
-
-
-@lru_cache(maxsize=16)
-def order_tags(python: str, arch: str, glibc: str) -> dict[Tag, int]:
-    """Return every tag that fits, with its rank: the lowest is the best."""
-    major, minor = (int(part) for part in python.split(".")[:2])
-    names = list(list_platforms(arch, glibc=glibc))
-    tags = [
-        *cpython_tags((major, minor), platforms=names),
-        *compatible_tags((major, minor), interpreter=f"cp{major}{minor}", platforms=names),
-    ]
-    return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
-
-
-def choose_wheel(file_names: Iterable[str], *, python: str, arch: str, glibc: str) -> str | None:
-    """Return the wheel that fits best, None if none fits; of equal ones the last build."""
-    known = order_tags(python, arch, glibc)
-    found = []
-    for name in file_names:
-        try:
-            _, _, build, tags = parse_wheel_filename(name)
-        except InvalidWheelFilename:
-            continue
-        fitting = [known[tag] for tag in tags if tag in known]
-        if fitting:
-            found.append((-min(fitting), build, name))
-    return max(found)[2] if found else None
 
 
 # uv 0.13 of a package and its extra.
@@ -139,7 +105,7 @@ def lock_pip(
         (folder / "pyproject.toml").write_text(_project(lines, own=lines, index=torch_index), encoding="utf-8")
     packages = _compile(folder, INPUTS, _make_options(asked), target=target, at=at, session=session)
     kept = [package for package in packages if not _is_stub(package, stubs)]
-    given = {pin.name: pin.hashes for pin in parse_pins("\n".join([*asked.torch, *asked.pip])) if pin.hashes}
+    given = collect_hashes(parse_pins("\n".join([*asked.torch, *asked.pip])))
     if given and not asked.torch:  # what the site's torch requires has no line in the recipe
         _check_all_given(kept, given=given, at=at)
     files = (_choose_file(one, given=given.get(str(one["name"]), ()), target=target, at=at) for one in kept)

@@ -10,7 +10,7 @@ from builder.model.finding import Finding
 from builder.model.site import Vendor
 
 PythonMode = Literal["auto", "base", "env"]
-InputKind = Literal["conda", "pip", "pyproject", "pixi"]
+InputKind = Literal["conda", "pip", "pyproject", "pixi", "pylock", "uv-lock"]
 Workload = Literal["probe", "mnist", "ddp", "pi", "allreduce", "startup", "mpi"]
 
 
@@ -43,6 +43,7 @@ class PipRequirement:
     url: str = ""
     editable: bool = False
     hashes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()  # of a lock: the names of the files with these hashes
     file: str = ""  # the file that contains it, if not the recipe (an inlined -r)
     line: int | None = None
 
@@ -100,6 +101,7 @@ class InputChoice:
     environment: str = ""
     project: bool = False  # the project of a pyproject.toml is installed, too
     stdin: bytes | None = None
+    exports: Mapping[str, str] = field(default_factory=dict)  # of a lock of uv: the pylock that uv made of it
 
     def list_words(self) -> tuple[str, ...]:
         """List the options of the command line that say the same."""
@@ -121,7 +123,7 @@ class Recipe:
     file: str
     digest: str
     folder: str  # of the file; relative paths start there
-    kind: Literal["conda", "pip", "project"]  # of the file: an environment.yml, requirements, a TOML file
+    kind: Literal["conda", "pip", "project", "lock"]  # an environment.yml, requirements, a TOML file, a tool's lock
     channels: tuple[str, ...] = ()
     conda: tuple[CondaSpec, ...] = ()
     pip: tuple[PipRequirement, ...] = ()
@@ -132,6 +134,7 @@ class Recipe:
     lines: Mapping[str, int] = field(default_factory=dict)  # line of each key path, e.g. "container.base"
     warnings: tuple[Finding, ...] = ()  # findings about the file and its folder, on every site
     options: tuple[str, ...] = ()  # of the command line, that chose what is taken of the file
+    processors: tuple[str, ...] = ()  # that a lock is for, empty: every one
     by_processor: Mapping[str, Recipe] = field(default_factory=dict)  # where the file says other packages for one
 
     @property

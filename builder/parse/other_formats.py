@@ -15,13 +15,12 @@ EXPORT = (
     "then run `conda env export --from-history > environment.yml`"
 )
 FREEZE = "activate the environment that it is of, then run `pip freeze > requirements.txt`"
-READ = "a conda environment.yml, a pip requirements.txt, a pyproject.toml or a pixi.toml is read"
+READ = "a conda environment.yml, a pip requirements.txt, a pyproject.toml, a pixi.toml or a pylock.toml is read"
 NAMES = {
     "pixi.lock": ("a pixi lock file", "give the pixi.toml or the pyproject.toml that it was made from"),
     "pipfile": ("a Pipenv file", "run `pipenv requirements > requirements.txt`"),
     "pipfile.lock": ("a Pipenv lock file", "run `pipenv requirements > requirements.txt`"),
     "poetry.lock": ("a Poetry lock file", "run `poetry export -o requirements.txt`"),
-    "uv.lock": ("a uv lock file", "run `uv export -o requirements.txt`, or give the pyproject.toml"),
     "setup.py": ("a Python program", "write its dependencies into a requirements.txt"),
     "dockerfile": ("a Dockerfile", "write the packages it installs into an environment.yml"),
     "conda-lock.yml": ("a conda-lock file", "give the environment.yml that it was made from"),
@@ -105,7 +104,7 @@ def refuse_other_formats(path: Path, *, file: str, named: bool = False) -> None:
     regular = exists(path) and path.is_file()
     if found is None and regular:
         found = _guess_by_content(path)
-    if found is None:
+    if found is None and path.name != "uv.lock":
         found = SUFFIXES.get(path.suffix.lower())
     if found is not None and not exists(path):
         found = None  # read_text reports it
@@ -114,7 +113,7 @@ def refuse_other_formats(path: Path, *, file: str, named: bool = False) -> None:
         raise make_config_error(
             "recipe-format", message, at=Location(file=file), fix=found[1].format(file=shlex.quote(file))
         )
-    if regular and path.suffix.lower() not in KNOWN_SUFFIXES and not named:
+    if regular and path.suffix.lower() not in KNOWN_SUFFIXES and not named and path.name != "uv.lock":
         message = f"the name '{file}' does not say which kind of recipe this is"
         fix = "rename it: .yml for a conda environment, .txt for pip requirements; or give --input-kind"
         raise make_config_error("recipe-format", message, at=Location(file=file), fix=fix)

@@ -25,13 +25,21 @@ KINDS: dict[InputKind, str] = {
     "pip": "a pip requirements file",
     "pyproject": "a Python project",
     "pixi": "a pixi workspace",
+    "pylock": "a pylock file",
+    "uv-lock": "a uv lock file",
 }
+LOCKS: tuple[InputKind, ...] = ("pylock", "uv-lock")
 # The first lines that only one kind has, of a text whose name does not say its kind; compiled where one is needed.
 SIGNS: tuple[tuple[InputKind, str], ...] = (
+    ("pylock", r"^lock-version\s*="),
     ("pixi", r"^\[(?:workspace|pypi-dependencies|dependencies|feature\.[^\]\n]+|tool\.pixi\.[^\]\n]+)\]"),
     ("pyproject", r"^\[(?:project|dependency-groups|build-system|tool\.[^\]\n]+)\]"),
     ("conda", r"\A\s*\{|^(?:name|channels|dependencies|variables|container|prefix)\s*:"),
 )
+
+
+UV_LOCK = "uv.lock"
+PYLOCK_NAME = re.compile(r"pylock\.(?:[^.]+\.)?toml")
 
 
 def load_recipe(
@@ -64,6 +72,8 @@ def _read_recipe(path: Path, *, file: str, text: str | None, choice: InputChoice
         return _read_requirements(path, file=file, text=text)
     if kind == "conda":
         return EnvironmentReader(path, file=file, text=text).read_recipe()
+    if kind in LOCKS:
+        return _read_lock(path, file=file, text=text, kind=kind, choice=choice)
     return _read_project(path, file=file, text=text, kind=kind, choice=choice)
 
 
@@ -76,6 +86,10 @@ def _find_kind(path: Path) -> InputKind | None:
         return "pixi"
     if path.name == "pyproject.toml":
         return "pyproject"
+    if path.name == UV_LOCK:
+        return "uv-lock"
+    if PYLOCK_NAME.fullmatch(path.name):
+        return "pylock"
     return None if suffix == ".toml" or path.name == STDIN else "conda"
 
 
@@ -83,7 +97,7 @@ def _guess_kind(text: str, *, path: Path, file: str) -> InputKind:
     kind = next((kind for kind, sign in SIGNS if re.search(sign, text, re.MULTILINE)), None)
     if path.name == STDIN:
         return kind or "pip"
-    if kind in ("pixi", "pyproject"):
+    if kind in ("pixi", "pyproject", "pylock"):
         return kind
     at = Location(file=file)
     raise make_config_error("recipe-format", f"'{file}' is a TOML file, not a recipe", at=at, fix=READ)
@@ -92,7 +106,8 @@ def _guess_kind(text: str, *, path: Path, file: str) -> InputKind:
 def _check_choice(choice: InputChoice, *, kind: InputKind, file: str) -> None:
     """Raise ConfigError for an option that has no meaning for this kind of file."""
     options = {"--extra": choice.extras, "--group": choice.groups, "--install-project": choice.project}
-    given = [name for name, value in options.items() if value and kind != "pyproject"]
+    parts = ("--extra", "--group") if kind in LOCKS else ()
+    given = [name for name, value in options.items() if value and kind != "pyproject" and name not in parts]
     given += ["--environment"] if choice.environment and kind not in ("pixi", "pyproject") else []
     if given:
         message = f"'{file}' is {KINDS[kind]}, which has no {' and no '.join(given)}"
@@ -130,6 +145,21 @@ def _read_project(path: Path, *, file: str, text: str | None, kind: InputKind, c
     return read_pyproject(path, file=file, tree=tree, choice=choice)
 
 
+def _read_lock(path: Path, *, file: str, text: str | None, kind: InputKind, choice: InputChoice) -> Recipe:
+    """Read the lock of another tool; raises ConfigError for a uv.lock that uv has not written as a pylock."""
+    from builder.parse.pylock import SIZE_LIMIT, list_package_lines, read_pylock_recipe
+
+    text = read_text(path, what="lock", name=file, limit=SIZE_LIMIT) if text is None else text
+    if kind == "pylock":
+        return read_pylock_recipe(path, file=file, text=text, choice=choice)
+    made = choice.exports.get(str(path))
+    if made is None:
+        fix = "run `uv export --format pylock.toml -o pylock.toml`, and give that file"
+        message = f"'{file}' is a uv lock file, which this command does not read"
+        raise make_config_error("recipe-format", message, at=Location(file=file), fix=fix)
+    return read_pylock_recipe(path, file=file, text=made, choice=choice, lines=list_package_lines(text))
+
+
 def _read_requirements(path: Path, *, file: str, text: str | None) -> Recipe:
     text = read_text(path, what="recipe", name=file, marked=True) if text is None else text
     reader = RequirementsReader(file=file, folder=path.parent)
@@ -161,4 +191,6 @@ def _read_requirements(path: Path, *, file: str, text: str | None) -> Recipe:
 
 def name_index(env: Path) -> Path:
     """Return the index of the lock of an environment file, next to it."""
-    return env.with_name(f"{env.stem}.lock.yml")
+    # Next to it is a folder of the same name without .yml, which cannot have the name of a lock such as uv.lock.
+    stem = env.name.replace(".", "-") if env.suffix == ".lock" else env.stem
+    return env.with_name(f"{stem}.lock.yml")

@@ -32,13 +32,13 @@ ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", "e": "\x1b", '
 Path = tuple[str | int, ...]  # the keys and the places in lists that lead to a value
 
 
-def parse_toml(text: str, *, file: str) -> Table:
-    """Parse a TOML document; raises ConfigError with the line of what is wrong."""
+def parse_toml(text: str, *, file: str, nodes: int = NODE_LIMIT) -> Table:
+    """Parse a TOML document of so many values; raises ConfigError with the line of what is wrong."""
     try:
         import tomllib
     except ImportError:  # Python 3.10
         import tomli as tomllib
-    lines = _Scanner(text, file=file).scan()
+    lines = _Scanner(text, file=file, nodes=nodes).scan()
     try:
         tree = tomllib.loads(text, parse_float=_Written)
         return _convert_table(tree, (), lines=lines, line=1)
@@ -99,8 +99,8 @@ class _EndError(Exception):
 class _Scanner:
     """Finds the lines of keys and items, in one pass."""
 
-    def __init__(self, text: str, *, file: str) -> None:
-        self.text, self.file, self.at = text, file, 0
+    def __init__(self, text: str, *, file: str, nodes: int) -> None:
+        self.text, self.file, self.nodes, self.at = text, file, nodes, 0
         self.ends = [found.start() for found in re.finditer("\n", text)]
         self.lines: dict[Path, int] = {}
         self.counts: dict[Path, int] = {}  # of `[[name]]`: the place of the last one
@@ -140,8 +140,8 @@ class _Scanner:
         self.at += len(mark)
 
     def _note(self, path: Path, line: int) -> None:
-        if len(self.lines) >= NODE_LIMIT:
-            self._refuse(f"the file holds more than {NODE_LIMIT} values", "check that it is the right file")
+        if len(self.lines) >= self.nodes:
+            self._refuse(f"the file holds more than {self.nodes} values", "check that it is the right file")
         self.lines.setdefault(path, line)
 
     def _refuse(self, message: str, fix: str) -> None:

@@ -15,6 +15,7 @@ from builder.model.site import Site
 from builder.pipeline.prepare import check_build, check_request, make_folder, prepare_build
 from builder.pipeline.request import UI, Build, BuildRequest, Builds, Outcome, Outcomes, make_failure
 from builder.pipeline.resolution import load, resolve_recipe
+from builder.resolve.locked import refuse_unlocked
 
 Planned: TypeAlias = dict[str, Build | BuilderError]
 
@@ -53,6 +54,7 @@ def plan_builds(request: BuildRequest, *, what: str = "images") -> Planned:
         try:
             site = choose_launch(site, launcher=request.launch[0], gpu_visibility=request.launch[1])
             target = resolve_recipe(site, recipe, context=request.context)
+            refuse_unlocked(target)
             nodes, devices = request.shape
             plan = compile_plan(target, nodes=nodes, devices=devices, page=not request.dry_run)
         except BuilderError as error:

@@ -42,6 +42,18 @@ def refuse_own_packages(target: Target) -> None:
         raise UnsupportedError(Finding(code="pip-local", message=message, at=at, fix=fix))
 
 
+def refuse_unlocked(target: Target) -> None:
+    """Raise UnsupportedError for the lock of another tool, where a build would install files without a hash."""
+    lines = target.environment.torch_lines
+    if target.recipe.kind != "lock" or target.lock is not None or not lines:
+        return
+    message = f"'{target.recipe.file}' has no hash for {lines[0]}, the build for '{target.site.name}'"
+    message += ", and a lock is never installed without one"
+    fix = f"{_name_command(target)}, which finds it"
+    finding = Finding(code="lock-missing", message=message, at=Location(file=target.recipe.file), fix=fix)
+    raise UnsupportedError(*target.findings, finding)
+
+
 def apply_lock(target: Target) -> Target:
     """Apply the lock to a target if it fits; otherwise a finding lists what has changed."""
     context = target.context
@@ -60,7 +72,10 @@ def apply_lock(target: Target) -> Target:
 
 def _list_other_digests(target: Target, lock: Lock) -> list[str]:
     """The packages of which the lock has another file than the one whose digest the recipe gives."""
-    given = {line.name: line.hashes for line in target.recipe.pip if any("sha256:" in value for value in line.hashes)}
+    planned, given = set(target.environment.pip_lines), dict[str, tuple[str, ...]]()
+    for line in target.recipe.pip:  # torch, and what belongs to it, is the site's
+        if line.text in planned and any("sha256:" in value for value in line.hashes):
+            given[line.name] = (*given.get(line.name, ()), *line.hashes)
     others = [file.name for file in lock.pip if file.sha256 and f"sha256:{file.sha256}" not in given.get(file.name, ())]
     return [f"'{name}': the recipe gives another digest than the lock" for name in others if name in given]
 

@@ -17,7 +17,7 @@ from builder.model.recipe import WHOLE, InputChoice
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast as the one without C
 BAD = Path(__file__).parents[1] / "bad"
-RECIPES = ("conda", "container", "formats", "json", "pip", "pixi", "pyproject", "requirements", "yaml")
+RECIPES = ("conda", "container", "formats", "json", "pip", "pixi", "pylock", "pyproject", "requirements", "yaml")
 # Of a table: the suffix of its files, what stands before its lines, and the key of the first line's findings.
 LINES = {
     "conda": (".yml", "dependencies:\n", "  - ", "dependencies[{}]"),
@@ -27,6 +27,7 @@ LINES = {
 TEXTS = {
     "json": (".json", ""),
     "pixi": (".toml", ""),
+    "pylock": (".toml", ""),
     "pyproject": (".toml", ""),
     "container": (".yml", "dependencies:\n  - python=3.12\ncontainer:\n"),
     "site": (".yaml", "extends: local\nname: {}\n"),

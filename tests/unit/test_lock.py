@@ -17,7 +17,6 @@ from builder.cli.main import run
 from builder.compile.compile import compile_plan
 from builder.compile.image_files import make_image_files
 from builder.layers.reference import parse_reference
-from builder.lock.pip import choose_wheel
 from builder.lock.session import make_unreachable_error
 from builder.lock.site_lock import SiteLock, write_locks
 from builder.model.finding import ConfigError, StepError, UnsupportedError
@@ -31,6 +30,7 @@ from builder.parse.site import load_site
 from builder.pipeline.resolution import resolve_recipe
 from builder.resolve.locked import make_lock_request
 from builder.resolve.resolve import resolve
+from builder.resolve.wheel_tags import choose_wheel
 
 ENV = """\
 name: demo

@@ -339,7 +339,8 @@ def codes_in_source() -> set[str]:
 # Seen in the tests above, with sites that do not exist as they stand, or in tests of their own.
 ELSEWHERE = {
     "backend", "client-digest", "driver", "glibc", "gpu-target", "index-login", "launch-nested", "launch-shape",
-    "launch-torchrun", "lock-missing", "lock-stale", "tykky-path", "layers-runtime",
+    "launch-torchrun", "lock-missing", "lock-no-file", "lock-platform", "lock-stale", "lock-torch", "tykky-path",
+    "layers-runtime",
     "mpi-own", "mpi-missing", "mpi-launcher", "base-driver", "base-vendor", "not-looked-up", "package-cuda",
     "torch-brought", "local-gpu", "apptainer-proot", "apptainer-rootless", "cuda-compat", "pip-hash",
     "channel-missing", "base-name", "wheel-variant",

@@ -267,8 +267,8 @@ def check_hashes(target: Target) -> Iterator[Finding]:
     """Report hashes if pip is called once: one hash makes pip require all, and the site's torch has none."""
     recipe = target.recipe
     hashed = [line for line in recipe.pip if line.hashes]
-    if not target.traits.one_call or not target.environment.torch_lines:
-        return
+    if not target.traits.one_call or not target.environment.torch_lines or recipe.kind == "lock":
+        return  # of another tool's lock `recipe lock` finds the hashes of torch, and nothing is built without them
     if hashed or recipe.pip_options.require_hashes:
         at = locate(recipe, hashed[0]) if hashed else Location(file=recipe.file)
         message = f"{target.backend} installs in one call of pip, and the file has no hash for this site's torch"
