@@ -69,7 +69,7 @@ wait
 """
 
 
-def test_a_process_that_lost_the_signal_gets_it_when_its_parent_has_ended(place: Place) -> None:
+def test_a_lost_signal_comes_again_when_the_parent_has_ended(place: Place) -> None:
     place.write(plan_of(build=DEAF_AT_FIRST))
 
     def stop_when_started() -> None:
