@@ -111,7 +111,7 @@ class PackagePlanner:
         return f"{COMPILED} {own}" if compiles else f"its wheel loads {own}"
 
     def _leaves_out(self, name: str, *, text: str) -> bool:
-        """Whether MPICH is left out, where the base image's serves mpi4py; conda-forge's `external` builds are empty."""
+        """Whether MPICH is left out: the base image's serves mpi4py. conda-forge's `external` builds are empty."""
         own = self.base.mpi or ""
         left_out = name == "mpich" and bool(self.mpi_reason) and own.startswith("mpich") and "external" not in text
         if left_out:

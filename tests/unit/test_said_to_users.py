@@ -10,6 +10,9 @@ from support.rows import rows
 
 from builder.cli import lock
 from builder.cli.main import run
+from builder.compile.launch.shape import choose_launch
+from builder.model.finding import UnsupportedError
+from builder.parse.site import load_site
 
 Capture = pytest.CaptureFixture[str]
 HEAD = "name: x\nchannels: [conda-forge]\ndependencies:\n  - python=3.12\n"
@@ -76,6 +79,17 @@ def test_a_line_is_refused_with_the_right_one(tmp_path: Path, capsys: Capture, l
     assert run(line.split()) == 2
     assert said in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.yml"]
+
+
+@rows(("launcher", "said"), [("torchrun", "has torchrun start N ranks"), ("srun", "`-- mpiexec -n N COMMAND` starts")])
+def test_a_launcher_agrees_with_what_check_says(tmp_path: Path, capsys: Capture, launcher: str, said: str) -> None:
+    with pytest.raises(UnsupportedError) as refused:
+        choose_launch(load_site("local"), launcher=launcher)
+    assert said in refused.value.findings[0].fix
+    file = tmp_path / "x.yml"
+    file.write_text(f"{HEAD}  - mpi4py\n  - mpich\n")
+    assert run(["check", "local", str(file)]) == 0
+    assert "on 'local' the ranks of `--gpus N` are started by torchrun" in capsys.readouterr().err
 
 
 def test_the_account_of_a_plan_is_for_sites_with_jobs(tmp_path: Path) -> None:

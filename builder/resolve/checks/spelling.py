@@ -86,8 +86,8 @@ OTHER_PROJECTS = {
     "apex": "give NVIDIA's repository, apex @ git+https://github.com/NVIDIA/apex.git, or remove the line where the "
     "base image brings it",
 }
-# What conda's Python requires on Linux alone, and what on every system, where only an export names it (conda-forge and
-# the defaults channel, 2026-11-23).
+# What conda's Python requires on Linux alone, and what on every system, where only an export names it. As known, not
+# looked up in a channel's index.
 LINUX = re.compile(r"_?libgcc(?:_mutex|-ng)?|libstdcxx(?:-ng)?|libgomp|_openmp_mutex|ld_impl_linux-.*|libuuid|libnsl")
 OF_EXPORTS = ("bzip2", "ca-certificates", "libffi", "openssl", "sqlite", "tk", "xz", "zlib")
 EXPORT = (

@@ -309,6 +309,14 @@ def test_a_fault_fails_its_own_check(result: dict[str, Any], path: str, value: o
     assert failed(altered(result, path, value)) == names
 
 
+def test_one_rank_of_mpi_says_what_it_does_not_show() -> None:
+    alone = altered(altered(MPI, "expected.ranks", 1), "ranks", copy.deepcopy(MPI["ranks"][:1]))
+    alone["ranks"][0]["mpi"] |= {"size": 1, "sum": 1, "left": 0, "hosts": ["n0"]}
+    measured = next(check.measured for check in judge(alone) if check.name == "mpi world")
+    assert "one rank shows that an MPI loads, not that ranks meet" in str(measured)
+    assert not any("one rank shows" in str(check.measured) for check in judge(MPI))
+
+
 def test_a_share_is_less_what_was_trained_before() -> None:
     resumed = altered(altered(DDP, "training.resumed_step", 10), "training.batch", 16)
     assert failed(resumed) == ["samples"]
