@@ -126,8 +126,7 @@ CLASSES = (
         text="No versions, or no files, of some package fit the Python, the C library and the processor of the "
         "site's image.",
         codes=split_words(
-            "lock-conda lock-folder lock-glibc lock-no-file lock-no-hash lock-pip lock-provided "
-            "lock-python lock-spec"
+            "lock-conda lock-folder lock-glibc lock-no-file lock-no-hash lock-pip lock-provided lock-python lock-spec"
         ),
     ),
     CodeClass(
