@@ -38,7 +38,7 @@ def run_command(shape: str, verbose: int, quiet: bool) -> None:
     del verbose, quiet
     settings, known = get_settings(), list(find_site_files(find_sites_folder()))
     found = list(list_settings(settings, environment=os.environ, known=known))
-    files = [(path, owner, _describe(path, settings)) for path, owner in list_config_paths(os.environ)]
+    files = [(path, owner, describe_file(path, settings)) for path, owner in list_config_paths(os.environ)]
     findings = [*settings.warnings, *_find_unknown_sites(settings.files, known=known), *_find_other_names()]
     if shape == "json":
         emit_document(
@@ -102,7 +102,8 @@ def _find_color(settings: Settings, *, environment: Mapping[str, str]) -> Settin
     return settings.find("color") or Setting(name="color", value="auto", origin=BUILT_IN)
 
 
-def _describe(path: str, settings: Settings) -> str:
+def describe_file(path: str, settings: Settings) -> str:
+    """Whether a file of settings was read, is not used, or is missing."""
     if path in {file.path for file in settings.files}:
         return "read"
     return "not used" if os.path.lexists(path) else "missing"

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import click
 
+from builder.cli.config import describe_file
 from builder.cli.file_kinds import find_kind
 from builder.cli.inputs import add_plain_verbosity, find_sites_folder, make_context
 from builder.cli.output import StyledText, color_word, echo, emit_document, format_columns, format_option
+from builder.cli.settings import get_settings, list_config_paths
 from builder.cli.typed import make_typed_line
 from builder.cli.variables import find_wrong, show_value, suggest_value
 from builder.execute.doctor import examine, examine_sites
@@ -43,6 +45,7 @@ def run_command(words: tuple[str, ...], offline: bool, shape: str) -> None:
     recipe = load_recipe(file) if file else None
     tell = partial(echo, err=True)
     readings = list(examine(loaded, environment=os.environ, offline=offline, recipe=recipe, tell=tell))
+    readings += _list_config_files(os.environ)
     readings += _check_variables(os.environ)
     if loaded is None:
         sites = {name: load_site(name) for name in find_site_files()}
@@ -67,6 +70,15 @@ def _read_words(words: Sequence[str]) -> tuple[str | None, Path | None]:
     if is_file:
         return None, Path(words[0])
     return (words[0] if words else None), (Path(words[1]) if len(words) == 2 else None)
+
+
+def _list_config_files(environment: Mapping[str, str]) -> Iterator[Reading]:
+    """A reading for each file of settings: `recipe config` shows what is in it."""
+    settings = get_settings()
+    for path, owner in list_config_paths(environment):
+        state = describe_file(path, settings)
+        says = f"{path}, {state}" + ("; see `recipe config`" if state == "not used" else "")
+        yield Reading(name=f"{owner} file", state="ok" if state == "read" else "none", says=says, group="settings")
 
 
 def _check_variables(environment: Mapping[str, str]) -> Iterator[Reading]:

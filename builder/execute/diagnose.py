@@ -19,7 +19,13 @@ from builder.system.step_output import Event
 CAUSES = OWN[:-1] + MACHINE + ENGINES + PACKAGES + OWN[-1:]
 UNKNOWN = "step-failed"
 _KILLED = 137
-TOLD = ("own-script", "gpu-audit", "hash", "hash-none", "damaged-wheel")  # codes of what our own programs say: the fix is theirs
+TOLD = (
+    "own-script",
+    "gpu-audit",
+    "hash",
+    "hash-none",
+    "damaged-wheel",
+)  # codes of what our own programs say: the fix is theirs
 _LOUD = re.compile(r"\s*(?:FATAL|CRITICAL|ERROR|[Ee]rror|[A-Z]\w*(?:Error|Exception))\b")
 _FILLER = re.compile(
     r"\s*(?:note:|hint:|INFO:|WARNING:|\[end of output\]|See above|Traceback|During handling|\^+$|[-=~ ]+$|#)"

@@ -90,6 +90,8 @@ SETTINGS = {
     "UV_EXCLUDE_NEWER": (),
     "UV_PRERELEASE": (),
 }
+# uv says then of which wheels it has corrected the RECORD.
+UNPACKING = {"RUST_LOG": "uv_install_wheel=debug"}
 INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX")
 # How uv downloads on this machine, as docs/recipes.md lists it; execute/uv_values.py checks the values.
 # All its other variables are left out: they belong to the user's own projects.

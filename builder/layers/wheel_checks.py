@@ -81,7 +81,7 @@ def _make_error(name: str, version: str, missing: Sequence[str]) -> LayeringErro
     more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
     message = f"the wheel of '{name} {version}' is not whole: its RECORD names files that it lacks: {shown}{more}"
     if outside:
-        message = f"the wheel of '{name} {version}' names files outside its own folder: {shown}{more}: nothing was written there"
+        message = f"the wheel of '{name} {version}' names files outside its own folder: {shown}{more}"
         return LayeringError(message, fix=f"do not use it: name another version of '{name}', or another index")
     return LayeringError(message, fix=_suggest(name))
 

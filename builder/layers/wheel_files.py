@@ -16,8 +16,9 @@ from ..sif.programs import ask
 from ..sif.removal import remove
 from ..sif.tree import FILE, is_folder, link, move, open_folder_below, read, stat_path, walk, write
 from .spec import FIX
+from .uv import UNPACKING
 from .wheel_checks import check_said, check_wheels
-from .wheels import NO_WHEEL, UNPACKING, UNSEEN, Group, NeedsSourcesError, Resolver
+from .wheels import NO_WHEEL, UNSEEN, Group, NeedsSourcesError, Resolver
 
 PREFIX = "/opt/env"
 RECORD = 64 << 20  # bytes of the list of one wheel's files

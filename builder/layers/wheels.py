@@ -15,7 +15,7 @@ from ..sif.errors import LayeringError, log_line
 from ..sif.programs import ask, find_signal
 from .downloads import DownloadMeter, find_wheel_sizes
 from .spec import FIX
-from .uv import make_uv_environment
+from .uv import UNPACKING, make_uv_environment
 
 DIST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,100}[A-Za-z0-9])?")
 DIST_VERSION = re.compile(r"[A-Za-z0-9.!_+-]{1,100}")
@@ -76,9 +76,6 @@ HEAVY = re.compile(
     r"tensorflow.*|jax|jaxlib|jax-cuda.*|vllm|deepspeed|bitsandbytes|cupy-.*|cudf-.*|onnxruntime.*|pyspark|ray|paddlepaddle.*|"
     r"mxnet.*|pyside6.*|pyqt.*|vtk|open3d|polars.*|pyarrow"
 )
-
-
-UNPACKING = {"RUST_LOG": "uv_install_wheel=debug"}  # uv says then of which wheels it has corrected the RECORD
 
 
 class NeedsSourcesError(LayeringError):
@@ -253,9 +250,8 @@ class Resolver:
         argv += [*self.target, *self.words, *options, *[str(file) for file in files]]
         argv += ["--offline"] if self.cached_only else []
         code, out, err = ask(argv, env={**self.make_environment(own_index=own_index), **UNPACKING})
-        lines = err.splitlines()
-        self.said += [line for line in lines if line.startswith("DEBUG ")]
-        err = "\n".join(line for line in lines if not line.startswith("DEBUG "))
+        self.said += [line for line in err.splitlines() if line.startswith("DEBUG ")]
+        err = "\n".join(line for line in err.splitlines() if not line.startswith("DEBUG "))
         if code == 0:
             return self.apply_given(self.parse_pins(out), *options, files=files, own_index=own_index)
         if any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", err) for name in self.provided):

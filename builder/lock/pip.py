@@ -112,9 +112,7 @@ def lock_pip(
     return tuple(sorted(files, key=lambda file: file.name))
 
 
-def _refuse_own_lines(
-    folder: Path, asked: LockRequest, *, target: Interpreter, at: Location, session: Session
-) -> None:
+def _refuse_own_lines(folder: Path, asked: LockRequest, *, target: Interpreter, at: Location, session: Session) -> None:
     """Raise UnsupportedError for a line that is missing or for another Python, before torch's index is waited for."""
     lines = [line for line in asked.pip if not any(_is_named(name, [line]) for name in TORCH_FAMILY)]
     if not lines:

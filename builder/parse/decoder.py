@@ -18,6 +18,12 @@ LARGEST = 10**15  # no count, size or time here is beyond it
 INSTEAD = {  # key of a site -> what to do without the value that one would like
     "scheduler.kind": "only Slurm is known: write kind: none, and submit the scripts of a plan yourself",
 }
+ON_COMMAND_LINE = {  # keys that one looks for in a recipe
+    "container.site": "remove it, and name the site on the command line: `recipe build SITE ENV`",
+    "container.sites": "remove it: one file is for every site, and the command line names one or several of them",
+    "container.backend": "remove it, and name it on the command line: --backend NAME",
+    "container.output": "remove it, and name it on the command line: -o PATH",
+}
 T = TypeVar("T")
 
 
@@ -97,10 +103,13 @@ class Decoder:
         hints, fields = _read_fields(typing.cast("typing.Hashable", kind))
         before = len(self.findings)
         found: dict[str, Any] = {}
+        edit: tuple[str, str] | None
         for name, item in value.entries:
             if name.raw not in fields:
                 shown, fix = sanitize(name.raw), suggest_name(name.raw, known=fields)
                 place, edit = f"{key}.{shown}".lstrip("."), (name.raw, find_typo(name.raw, known=fields))
+                if place in ON_COMMAND_LINE:
+                    fix, edit = ON_COMMAND_LINE[place], None
                 self.add_fault("unknown-key", f"unknown key '{shown}'", line=name.line, key=place, fix=fix, edit=edit)
                 continue
             found[name.raw] = self.decode(item, hints[name.raw], key=f"{key}.{name.raw}".lstrip("."))

@@ -235,7 +235,7 @@ class ProjectReader:
 
 
 def _parse_range(text: str, *, at: Location) -> CondaSpec | None:
-    """A range of PEP 440 as conda's, None for what is none, or is too long."""
+    """A range of PEP 440 as conda's, None for another text, or one that is too long."""
     if len(text) > RANGE_LIMIT:
         return None
     try:

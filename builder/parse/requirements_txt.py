@@ -304,11 +304,11 @@ class RequirementsReader:
                 self._check_sources(requirement, at=at)
 
     def _check_sources(self, requirement: PipRequirement, *, at: Location) -> None:
-        """Raise ConfigError for a wheel that is given by its place, where sources alone are asked for."""
+        """Raise ConfigError for a wheel that is given by its place, whose sources alone may be used."""
         words = {word for one in self._options if one.name == "no-binary" for word in one.value.split(",")}
         if not requirement.url.partition("#")[0].endswith(".whl") or ":none:" in words:
             return
-        if ":all:" in words or requirement.name in map(canonicalize_name, words):
+        if ":all:" in words or requirement.name in {str(canonicalize_name(word)) for word in words}:
             message = f"'--no-binary' asks for the sources of '{requirement.name}', and its line gives a wheel"
             raise make_config_error("pip-option", message, at=at, fix="remove the option, or name the sources")
 

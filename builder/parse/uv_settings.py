@@ -107,18 +107,20 @@ class UvSettings:
         for name in LISTS:
             value, key = self.table.get(name), f"{KEY}.{name}"
             if value is not None and not isinstance(value, Listing):
-                fix = "write it in brackets, as in [\"...\"]"
+                fix = 'write it in brackets, as in ["..."]'
                 self.project.decoder.add_wrong_type(value, "a list", key=key, fix=fix)
         self.project.find_table(self.table, "workspace", key=KEY)
-        for name, value in self.sources.values():
-            self._list_sources(value, key=f"{KEY}.sources.{sanitize(name.raw)}")
+        for written, source in self.sources.values():
+            self._list_sources(source, key=f"{KEY}.sources.{sanitize(written.raw)}")
 
     def _has_type(self, table: Table, name: str, *, key: str, flag: bool = False) -> bool:
         """Whether a key is missing, or a text (true or false where it is a `flag`); else the fault is added."""
         value, kind = table.get(name), "bool" if flag else "text"
         if value is None or (isinstance(value, Text) and value.kind == kind):
             return True
-        fix = "write true or false" if flag else "put it in quotes" if isinstance(value, Text) else "write one in quotes"
+        fix = (
+            "write true or false" if flag else "put it in quotes" if isinstance(value, Text) else "write one in quotes"
+        )
         expected = "true or false" if flag else "a text"
         self.project.decoder.add_wrong_type(value, expected, key=f"{key}.{name}", fix=fix)
         return False

@@ -24,9 +24,9 @@ DROPPED = (
 )  # fmt: skip
 
 
-def bash(folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def bash(folder: Path, environment: dict[str, str], function: str = "image_alone") -> subprocess.CompletedProcess[str]:
     (folder / "engine.sh").write_text(read_template("engine.sh"))
-    argv = ["bash", "-euc", ". ./engine.sh; image_alone; env"]
+    argv = ["bash", "-euc", f". ./engine.sh; {function}; env"]
     own = {"PATH": "/usr/bin:/bin"} | environment
     return subprocess.run(argv, cwd=folder, env=own, capture_output=True, text=True, check=False, timeout=60)
 
@@ -37,6 +37,18 @@ def test_variables_that_change_the_python_are_dropped(tmp_path: Path) -> None:
     found = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
     assert not set(DROPPED) & set(found)
     assert {name: found.get(name) for name in KEPT} == KEPT
+
+
+def test_a_build_sees_no_variable_of_another_python(tmp_path: Path) -> None:
+    kept = KEPT | {"PYTHONUSERBASE": "/home/me/python", "PATH": "/usr/bin:/bin"}
+    done = bash(tmp_path, kept | dict.fromkeys(DROPPED, "/x"), "plain_python")
+    assert done.returncode == 0, done.stderr
+    found = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
+    assert not [name for name in DROPPED if "PYTHON" in name and name in found]
+    assert {name: found.get(name) for name in kept} == kept
+    for function in ("inside_build", "one_time"):
+        body = read_template("engine.sh").partition(f"\n{function}() {{\n")[2].partition("\n}\n")[0]
+        assert "    plain_python\n" in body
 
 
 @rows(

@@ -39,9 +39,7 @@ def write_wheel(folder: Path, files: Sequence[str], *, listed: Sequence[str] = (
 def make_resolver(folder: Path) -> Resolver:
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "UV_OFFLINE": "1", "UV_FIND_LINKS": str(folder)}
     settings = make_uv_settings(environment, cache=folder / "cache")
-    return Resolver(
-        uv=require_uv(), minor=MINOR, platform="x86_64-manylinux_2_28", work=folder, environment=settings
-    )
+    return Resolver(uv=require_uv(), minor=MINOR, platform="x86_64-manylinux_2_28", work=folder, environment=settings)
 
 
 def install(folder: Path, *, requested: Sequence[str]) -> Path:
@@ -111,7 +109,9 @@ def test_a_wheel_that_was_unpacked_to_resolve_is_refused_as_well(tmp_path: Path)
     for number in range(2):  # the second time with the cache of the first
         resolver = make_resolver(tmp_path)
         (tmp_path / "own.in").write_text("own\n")
-        (pin,) = resolver.make_cached_resolver(tmp_path / f"other-{number}").compile([tmp_path / "own.in"], "--no-index")
+        (pin,) = resolver.make_cached_resolver(tmp_path / f"other-{number}").compile(
+            [tmp_path / "own.in"], "--no-index"
+        )
         with pytest.raises(LayeringError, match="names files outside its own folder"):
             unpack(tmp_path, resolver, Group(title="packages", pins=(pin,), options=("--no-index",)))
         shutil.rmtree(tmp_path / "tree")

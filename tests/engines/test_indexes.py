@@ -260,9 +260,7 @@ def test_commands_of_a_file_with_hashes_have_pip(image: Image, plan: Callable[..
     assert "pip" not in image.state()
 
 
-def test_commands_may_remove_the_pip_that_is_a_line(
-    image: Image, plan: Callable[..., Plan], tmp_path: Path
-) -> None:
+def test_commands_may_remove_the_pip_that_is_a_line(image: Image, plan: Callable[..., Plan], tmp_path: Path) -> None:
     index = write_index(tmp_path / "index", (("pip", "99.0", ()), ("numpy", "1.26.4", ()), ("tqdm", "4.0", ())))
     run = f"run: ['rm -r {image.root}/env/lib/python3*/site-packages/pip-99.0.dist-info']"
     fresh(image, plan(f"dependencies: [pip: [pip, numpy, tqdm]]\ncontainer: {{{run}}}\n", "local", backend="apptainer"))

@@ -490,9 +490,7 @@ def test_pip_needs_no_hash_of_a_line_that_its_marker_skips(bench: Bench) -> None
     ("option", "hashed", "noted"),
     [("six", True, 1), ("Six", True, 1), (":all:", True, 1), ("six", False, 0), ("idna", True, 0), (":none:", True, 0)],
 )
-def test_a_digest_of_what_is_built_from_sources_is_noted(
-    tmp_path: Path, option: str, hashed: bool, noted: int
-) -> None:
+def test_a_digest_of_what_is_built_from_sources_is_noted(tmp_path: Path, option: str, hashed: bool, noted: int) -> None:
     digest = f" --hash=sha256:{'0' * 64}" if hashed else ""
     (tmp_path / "a.txt").write_text(f"--no-binary {option}\nsix==1.16.0{digest}\n")
     target = resolve(load_recipe(tmp_path / "a.txt"), load_site("local"), context=Context())

@@ -136,7 +136,12 @@ def test_the_document_of_doctor(
     found = json.loads(capsys.readouterr().out)
     assert list(found) == ["schema", "site", "readings"]
     assert (found["schema"], found["site"]) == (1, site)
-    assert found["readings"] == [
+    assert [(one["name"], one["group"]) for one in found["readings"][3:]] == [
+        ("user file", "settings"),
+        ("system file", "settings"),
+    ]
+    assert all(one["says"].endswith("config.yaml, missing") for one in found["readings"][3:])
+    assert found["readings"][:3] == [
         {"name": "apptainer", "state": "ok", "says": "apptainer version 1.4.5", "fix": None, "group": "engines"},
         {"name": "mksquashfs", "state": "bad", "says": "missing", "fix": "install squashfs-tools", "group": "engines"},
         {"name": "gpu", "state": "none", "says": None, "fix": None, "group": "machine"},

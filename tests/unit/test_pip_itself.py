@@ -58,10 +58,10 @@ def test_a_file_with_hashes_gets_no_line_without_one(tmp_path: Path) -> None:
 
 
 @rows(("container", "backend", "apart"), [(CALL, "docker", True), (CALL, "layers", True), (OTHER, "apptainer", False)])
-def test_commands_of_a_file_with_hashes_get_pip_apart(tmp_path: Path, container: str, backend: str, apart: bool) -> None:
-    target = resolved(
-        tmp_path, f"pip: ['six==1.16.0 --hash=sha256:{'0' * 64}']", container=container, backend=backend
-    )
+def test_commands_of_a_file_with_hashes_get_pip_apart(
+    tmp_path: Path, container: str, backend: str, apart: bool
+) -> None:
+    target = resolved(tmp_path, f"pip: ['six==1.16.0 --hash=sha256:{'0' * 64}']", container=container, backend=backend)
     assert target.environment.pip_apart == apart
     assert make_lock_request(target).pip == (f"six==1.16.0 --hash=sha256:{'0' * 64}",)
     files = {file.path: file.text for file in compile_plan(target).files}

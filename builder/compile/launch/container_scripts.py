@@ -27,6 +27,7 @@ from builder.model.target import Target
 
 # An image must not use packages of the user's home, or the Python of a module on the host.
 ISOLATION = {"PYTHONNOUSERSITE": "1"}
+NO_HOST_PYTHON = "unset PYTHONHOME PYTHONINSPECT PYTHONSTARTUP"
 _ONLY_BASH = ['[ -n "${BASH_VERSION:-}" ] || { echo "recipe: error: run/container.sh is for bash" >&2 && return 1; }']
 _CALL = '"$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"'
 # The wrappers of tykky derive PATH from the host's (generate_wrappers.sh of hpc-container-wrapper 0.4.2).
@@ -111,7 +112,7 @@ def _make_options(target: Target) -> list[str]:
         lines += [f"    {shell.quote_word(ShellExpr(bind))} \\" for bind in runtime.optional_binds]
         lines[-1] = lines[-1].removesuffix(" \\")
         lines += ["do", '    if [ -e "${path%%:*}" ]; then options+=(--bind "$path"); fi', "done"]
-    return lines + shell.export(ISOLATION)
+    return [*lines, *shell.export(ISOLATION), NO_HOST_PYTHON]
 
 
 def _make_variable_lines(target: Target) -> list[str]:
@@ -157,6 +158,7 @@ def _tykky(target: Target) -> str:
         f'image=${{RECIPE_IMAGE:-"$PWD/{name_image(target)}"}}',
         'export PATH="$image/bin:$PATH"',
         *shell.export(ISOLATION),
+        NO_HOST_PYTHON,
         *_EXTRA_BINDS,
         *_make_digits_lines("", '"$RECIPE_MNIST"'),
         *_make_variable_lines(target),

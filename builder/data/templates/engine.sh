@@ -107,6 +107,17 @@ login_for() {
     unset APPTAINER_DOCKER_USERNAME APPTAINER_DOCKER_PASSWORD SINGULARITY_DOCKER_USERNAME SINGULARITY_DOCKER_PASSWORD
 }
 
+# plain_python: variables for the Pythons of this machine (PYTHONHOME, PYTHONINSPECT ...) are not for those of an image.
+plain_python() {
+    local name
+    for name in "${!PYTHON@}" "${!APPTAINERENV_PYTHON@}" "${!SINGULARITYENV_PYTHON@}"; do
+        case ${name#*ENV_} in
+            PYTHONNOUSERSITE | PYTHONUSERBASE | PYTHONUNBUFFERED | PYTHONFAULTHANDLER | PYTHONHASHSEED | PYTHONDONTWRITEBYTECODE) ;;
+            *) unset "$name" ;;
+        esac
+    done
+}
+
 # image_alone: a test judges the image, and nothing of this machine: variables that change what Python imports, and those of
 # the engines that change PATH, packages or files of the image. What a recipe sets for its image is set after this.
 image_alone() {
@@ -246,6 +257,7 @@ if [ -n "${RECIPE_LAYERING:-}" ]; then layering=("$RECIPE_LAYERING"); fi
 # and $date. The program that says it stays to settle the image: it ends with this script, if nothing is to settle.
 one_time() {
     local name
+    plain_python
     epoch="" date="" # a Python that ends at once leaves nothing to read from
     "$runtime" build --help >"$work/options" 2>/dev/null & # packing reads it
     local asked=$!
@@ -442,6 +454,7 @@ package_settings() {
 # inside_build: binds and variables for a build by Apptainer or Singularity. Nothing in there can write what another
 # build reads: uv has a cache of its own, and what was downloaded before is read-only. It sees no login (offer_wheels).
 inside_build() {
+    plain_python
     own_cache
     package_settings
     mkdir -p "$inputs/cache" "$inputs/given" "$inputs/uv" "$inputs/answer" "$work/uv" "$work/given" "$work/answer"

@@ -45,7 +45,8 @@ PACKAGES = (
         "hash",
         r"(?P<said>no file of '(?P<name>[^' ]+)[^']*' has the digest of the recipe: .*)",
         message="{said}",
-        fix="compare the digest with the one that '{name}' is published with: correct it, or name the index that it is for",
+        fix="compare the digest with the one that '{name}' is published with: correct it, or name the index that it is "
+        "for",
     ),
     make_cause(
         "hash-none",

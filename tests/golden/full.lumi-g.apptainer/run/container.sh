@@ -23,6 +23,7 @@ do
     if [ -e "${path%%:*}" ]; then options+=(--bind "$path"); fi
 done
 export PYTHONNOUSERSITE=1
+unset PYTHONHOME PYTHONINSPECT PYTHONSTARTUP
 if [ -d "${RECIPE_RESULTS:-}" ]; then options+=(--bind "$RECIPE_RESULTS"); fi
 if [ -n "${RECIPE_WORKDIR:-}" ]; then options+=(--bind "$RECIPE_WORKDIR"); fi
 # RECIPE_BINDS: the user's own, separated by commas

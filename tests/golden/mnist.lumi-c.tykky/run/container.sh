@@ -4,6 +4,7 @@
 image=${RECIPE_IMAGE:-"$PWD/mnist-lumi-c"}
 export PATH="$image/bin:$PATH"
 export PYTHONNOUSERSITE=1
+unset PYTHONHOME PYTHONINSPECT PYTHONSTARTUP
 # RECIPE_BINDS: the user's own, separated by commas; the wrappers read theirs from CW_EXTRA_BIND_MOUNTS
 for path in "${RECIPE_BINDS:-}" "${RECIPE_MNIST:-}"; do
     case "${path:+,${CW_EXTRA_BIND_MOUNTS:-},}" in "" | *",$path,"*) continue ;; esac
