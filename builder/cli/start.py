@@ -42,4 +42,7 @@ def _ignore_variables() -> None:
 
 
 def _name(folder: str) -> str:
-    return os.path.abspath(folder)  # noqa: PTH100
+    try:
+        return os.path.abspath(folder)  # noqa: PTH100
+    except OSError:  # the current folder was removed
+        return folder

@@ -166,6 +166,9 @@ def _make_system_error(error: OSError, number: int) -> BuilderError:
     """A finding for an error of the system: the path, the reason and the fix."""
     path = next((str(name) for name in (error.filename2, error.filename) if name), "")
     reason = (error.strerror or str(error)).lower()
+    if number == errno.ENOENT and not path and not _has_folder():
+        message, fix = "the current folder was removed", "go to a folder that exists, for example `cd`"
+        return ConfigError(Finding(code="path-refused", message=message, fix=fix))
     if path and number == errno.EACCES:
         return ConfigError(find_closed_folder(Path(path)) or _make_rights_finding(Path(path), reason))
     message = f"'{path}': {reason}" if path else f"the system reported: {reason}"
@@ -175,6 +178,14 @@ def _make_system_error(error: OSError, number: int) -> BuilderError:
         fix = f"make the folder first: `mkdir -p {shlex.quote(str(Path(path).parent))}`"
     finding = Finding(code=code, message=message, at=Location(file=path) if path else None, fix=fix)
     return ToolError(finding) if number in FULL else ConfigError(finding)
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - its error is the question
+    except OSError:
+        return False
+    return True
 
 
 def find_closed_folder(path: Path) -> Finding | None:
