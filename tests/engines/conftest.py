@@ -95,9 +95,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[Path
     """A folder of all workers of this session; the last one that leaves removes it."""
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / f"shared-{name}"
-    folder.mkdir(exist_ok=True)
     with folder.with_suffix(".users").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
+        folder.mkdir(exist_ok=True)  # not before: another worker may be removing it
         yield folder
         with suppress(BlockingIOError):
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -220,6 +220,7 @@ def test_the_job_that_judges_has_the_environment_of_run(room: Room, base_sif: Pa
     kit = Kit(room, site, base_sif, workloads=())
     (kit.folder / "verify.py").write_text(WITNESS)
     judging = kit.job("1-smoke.sbatch").expect(0)
+    kit.ended(judging.number)  # the next job has its core and its device
     found = json.loads((kit.folder / "verify.json").read_text())
     site_variables = [
         line.split()[1] for line in (kit.folder / "run" / "job.sh").read_text().splitlines() if "site_variable " in line
