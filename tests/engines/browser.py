@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+LIMIT = 240_000  # milliseconds for a browser on a busy machine
+
 
 @dataclass
 class Seen:
@@ -33,7 +35,7 @@ def browser() -> Iterator[Browser]:
         pytest.fail("there is no chromium on PATH: run tests/testbed/engines.sh browser, or `make test`", pytrace=False)
     with sync_playwright() as tools:
         # The pages are our own, and a container of CI has no namespaces for the sandbox.
-        started = tools.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        started = tools.chromium.launch(executable_path=found, args=["--no-sandbox"], timeout=LIMIT)
         yield started
         started.close()
 
@@ -42,6 +44,7 @@ def look(started: Browser, file: Path, *, width: int, scheme: str) -> Seen:
     """Show a file in a window of its own, in light or dark."""
     light = "dark" if scheme == "dark" else "light"
     page = started.new_context(viewport={"width": width, "height": 900}, color_scheme=light).new_page()
+    page.set_default_timeout(LIMIT)
     seen = Seen(page)
     page.on("console", lambda message: seen.said.append(message.text))
     page.on("pageerror", lambda error: seen.said.append(str(error)))

@@ -95,9 +95,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[Path
     """A folder of all workers of this session; the last one that leaves removes it."""
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / f"shared-{name}"
-    folder.mkdir(exist_ok=True)
     with folder.with_suffix(".users").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
+        folder.mkdir(exist_ok=True)  # not before: another worker may be removing it
         yield folder
         with suppress(BlockingIOError):
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -222,23 +222,48 @@ def docker_daemon() -> str:
 def digits(tmp_path_factory: pytest.TempPathFactory, base_sif: Path) -> Iterator[Built]:
     """The example recipe, with torch, built and trained in: once for all workers, who do not write there."""
     with shared(tmp_path_factory, "digits") as folder:
-        room, said = Room(folder), folder / "said.json"
-        with folder.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not said.exists():
-                made = build(room, EXAMPLE, base_sif)
-                assert room.left_behind() == []
-                said.write_text(json.dumps(vars(made.done)), encoding="utf-8")
-        done = Done(**json.loads(said.read_text(encoding="utf-8")))
+        room = Room(folder)
+        done = build_once(room, lambda: build(room, EXAMPLE, base_sif))
         yield Built(room=room, recipe=EXAMPLE, image=folder / "x.sif", plan=folder / "x.plan", done=done)
 
 
+def build_once(room: Room, make: Callable[[], Built]) -> Done:
+    """Build in a room that all workers share, unless one of them has: how it ended."""
+    said = room.folder / "said.json"
+    with room.folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            made = make()
+            assert room.left_behind() == []
+            said.write_text(json.dumps(vars(made.done)), encoding="utf-8")
+    return Done(**json.loads(said.read_text(encoding="utf-8")))
+
+
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory, base_sif: Path) -> Built:
-    """A recipe that uses every key and needs no torch, built by a user whose files nobody else may read."""
-    room = Room(tmp_path_factory.mktemp("tiny"))
-    room.write("notes.txt", "hello\n")
-    return build(room, room.write("tiny.yml", TINY), base_sif, umask=0o077)
+def first_tiny(tmp_path_factory: pytest.TempPathFactory, base_sif: Path) -> Iterator[Built]:
+    """A recipe that uses every key and needs no torch, built by a user whose files nobody else may read.
+
+    It is built once for all workers, who do not write there.
+    """
+    with shared(tmp_path_factory, "tiny") as folder:
+        room = Room(folder)
+
+        def make() -> Built:
+            room.write("notes.txt", "hello\n")
+            return build(room, room.write("tiny.yml", TINY), base_sif, umask=0o077)
+
+        done = build_once(room, make)
+        yield Built(room=room, recipe=folder / "tiny.yml", image=folder / "x.sif", plan=folder / "x.plan", done=done)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory, first_tiny: Built) -> Built:
+    """A copy of it, of this worker's own."""
+    own = tmp_path_factory.mktemp("tiny")
+    shutil.copytree(first_tiny.room.folder, own, symlinks=True, dirs_exist_ok=True)
+    return Built(
+        room=Room(own), recipe=own / "tiny.yml", image=own / "x.sif", plan=own / "x.plan", done=first_tiny.done
+    )
 
 
 @pytest.fixture(scope="session")

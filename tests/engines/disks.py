@@ -53,7 +53,7 @@ def mounted_disks(around: Room, name: str) -> Iterator[Callable[[int], Disk]]:
 
     yield make
     for folder, image in mounted.items():
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while run(["fusermount3", "-u", folder]).code and time.monotonic() < end:
             time.sleep(0.5)
         image.unlink()

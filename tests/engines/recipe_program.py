@@ -193,9 +193,9 @@ def processes(word: str) -> list[str]:
     return found
 
 
-def until_text(path: Path, text: str, *, process: subprocess.Popen[str], seconds: float = 120.0) -> None:
+def until_text(path: Path, text: str, *, process: subprocess.Popen[str]) -> None:
     """Wait for a text in a growing file."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + LIMIT
     while not (path.exists() and text in path.read_text(errors="replace")):
         assert time.monotonic() < end, f"'{text}' did not come in time"
         assert process.poll() is None, process.stdout and process.stdout.read()
@@ -209,7 +209,7 @@ def stop(process: subprocess.Popen[str], number: signal.Signals, *, whole_group:
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=LIMIT)
     return Done(code=process.returncode, out=out, err="", seconds=time.monotonic() - started)
 
 

@@ -147,8 +147,8 @@ def driven(kit: Path) -> Iterator[subprocess.Popen[bytes]]:
         driver.wait()
 
 
-def until(condition: Callable[[], object], *, seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.02)

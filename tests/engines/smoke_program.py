@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from victim import STOPPER
 
 import builder.smoke
 
 FOLDER = Path(builder.smoke.__file__).parent
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "PMI_", "OMPI_", "SLURM_", "TORCHELASTIC_", "GLOO_", "OMP_")
-LONG = ["--samples", "512", "--epochs", "500"]  # minutes: to be broken in the midst of it
+LONG = ["--samples", "512", "--epochs", "5000"]  # an hour: to be broken in the midst of it
+LIMIT = 300.0  # seconds in which ranks start and end on a busy machine
 
 
 class Smoke:
@@ -48,7 +54,7 @@ class Smoke:
     def run(self, *arguments: str, before: tuple[str, ...] = (), **environment: str) -> tuple[int, str]:
         """Run it to its end: the exit status and what it said."""
         process = self.start(*arguments, before=before, **environment)
-        output = process.communicate(timeout=240)[0]
+        output = process.communicate(timeout=LIMIT)[0]
         return process.returncode, output
 
     def result(self, name: str = "result.json") -> dict[str, Any]:
@@ -63,7 +69,7 @@ class Smoke:
         self, count: int, ready: Callable[[dict[str, Any]], bool], name: str = "result.json"
     ) -> list[int]:
         """The process numbers of the ranks, once every rank's record is as wanted."""
-        until = time.monotonic() + 120
+        until = time.monotonic() + LIMIT
         while time.monotonic() < until:
             found = [self.folder / f"{name}.rank{rank}.json" for rank in range(count)]
             records = [json.loads(path.read_text()) for path in found if path.exists()]
@@ -73,7 +79,13 @@ class Smoke:
         raise AssertionError("the ranks did not come so far")
 
     def launch(
-        self, ranks: list[int], world: int, *arguments: str, workload: str = "ddp", result: str = "result.json"
+        self,
+        ranks: list[int],
+        world: int,
+        *arguments: str,
+        workload: str = "ddp",
+        result: str = "result.json",
+        **environment: str,
     ) -> list[subprocess.Popen[str]]:
         """What srun does: each rank a process, told by Slurm's variables who it is."""
         port = free_port()
@@ -81,10 +93,31 @@ class Smoke:
             self.start(
                 workload, "--result", result, *arguments,
                 SLURM_PROCID=str(rank), SLURM_NTASKS=str(world), SLURM_LOCALID=str(rank),
-                MASTER_ADDR="127.0.0.1", MASTER_PORT=port, OMP_NUM_THREADS="1",
+                MASTER_ADDR="127.0.0.1", MASTER_PORT=port, OMP_NUM_THREADS="1", **environment,
             )
             for rank in ranks
         ]  # fmt: skip
+
+    @property
+    def stands(self) -> Path:
+        """The file that is there while a training stands."""
+        return self.folder.parent / "stands"
+
+    def to_stand(self) -> dict[str, str]:
+        """The variables by which rank 0, and every rank with it, stands after each epoch, before its snapshot."""
+        self.stands.unlink(missing_ok=True)
+        place = r"open [^ /]*\.pt\.\d+\.tmp "
+        return {"STOP_AT": place, "STOP_FILE": str(self.stands), "PYTHONPATH": str(STOPPER)}
+
+    def let_go(self, process: subprocess.Popen[str], *, pause: float) -> None:
+        """Let a training go on to its end, which stands for so many seconds after each epoch."""
+        end = time.monotonic() + LIMIT
+        while process.poll() is None:
+            assert time.monotonic() < end
+            if self.stands.exists():
+                time.sleep(pause)
+                self.stands.unlink()
+            time.sleep(0.01)
 
     def end(self) -> None:
         """End what still runs."""
@@ -116,6 +149,14 @@ def _field(label: int) -> bytes:
     return bytes(image)
 
 
+def until_heard(process: int, number: signal.Signals) -> None:
+    """Wait until a process has taken a signal that was sent to it."""
+    end = time.monotonic() + LIMIT
+    while int(Path(f"/proc/{process}/status").read_text().partition("ShdPnd:")[2].split()[0], 16) >> number - 1 & 1:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def training(record: dict[str, Any]) -> bool:
     """Whether a rank has an epoch behind it."""
     return bool(record.get("training"))
@@ -130,16 +171,18 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def all_gone(pids: list[int], seconds: float) -> bool:
-    """Whether all end within the time."""
-    until = time.monotonic() + seconds
+def all_gone(pids: list[int]) -> bool:
+    """Whether all end within two minutes, which is not at the end of a training."""
+    until = time.monotonic() + 120
     while any(alive(pid) for pid in pids) and time.monotonic() < until:
         time.sleep(0.1)
     return not any(alive(pid) for pid in pids)
 
 
 def free_port() -> str:
-    """A port that nobody listens at."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
+    """A port that no program has; the ranks listen there seconds later, and the kernel gives those below to no one."""
+    while True:
+        port = random.randint(20_000, 32_000)
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return str(port)

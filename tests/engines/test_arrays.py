@@ -14,6 +14,7 @@ import pytest
 from recipe_program import Room, inside, report_of, run, stop, until_text
 from stand_ins.images import docker, small_debian
 from testbed import MN5_BED, MODULES, near_the_limit
+from victim import RUN, STOPPER, reached
 
 pytestmark = pytest.mark.engines
 
@@ -104,9 +105,14 @@ def test_ctrl_c_leaves_the_tasks_and_they_can_be_cancelled(bed: Room) -> None:
     first = run(["sbatch", "--parsable", "--partition=test", "--wrap=sleep 600", "--output=/dev/null"]).expect(0)
     holder = first.out.strip().partition(";")[0]
     words = ("build", "bed", "good.yml", "also.yml", "-o", "out", "--submit", "--dependency", f"afterok:{holder}")
-    process = bed.start(*words)
-    until_text(bed.folder / "out" / "also-bed.plan" / "jobs" / "submitted.json", '"smoke"', process=process)
-    time.sleep(1)  # it follows; before that nothing is lost either
+    submitted = bed.folder / "out" / "also-bed.plan" / "jobs" / "submitted.json"
+    stands = bed.folder / "stands"  # when it follows: it asks for the jobs that it has submitted
+    here = {"STOP_AT": RUN + r"squeue .*--jobs=[\d,_]*_1\b", "STOP_FILE": str(stands)}
+    process = bed.start(*words, PYTHONPATH=str(STOPPER), **here)
+    until_text(submitted, '"smoke"', process=process)
+    reached(process, stands.exists)
+    process.send_signal(signal.SIGINT)
+    stands.unlink()
     done = stop(process, signal.SIGINT, whole_group=True).expect(130)
     assert re.search(r"interrupted: jobs \d+_0, \d+_0, \d+_1, \d+_1 in the queue or running", done.out)
     opened = bed.recipe("status", "out").expect(7)
@@ -165,20 +171,20 @@ def test_docker_here_then_arrays(rooms: Callable[[str], Room], docker_daemon: st
     del docker_daemon
     room = rooms("docker-arrays")
     text = MN5_BED.format(base=small_debian(base_tar), torch="0").replace('provides: {torch: "0"}', "")
-    room.site("small-bed", text)
+    room.site("docker-bed", text)  # its images have names that no other test removes
     for name, more in (("one", ""), ("two", ""), ("ill", "run: [cp /no/such/file /opt], ")):
         text = SIX.format(name=name, version="1.16.0", module="six").replace("smoke:", f"{more}smoke:")
         room.write(f"{name}.yml", text)
-    words = ("build", "small-bed", "one.yml", "ill.yml", "two.yml", "-o", "out", "--submit", "--account", "bsc99")
+    words = ("build", "docker-bed", "one.yml", "ill.yml", "two.yml", "-o", "out", "--submit", "--account", "bsc99")
     try:
         done = room.recipe(*words, TMPDIR="/tmp", MODULEPATH=str(MODULES)).expect(5)
     finally:
-        for name in docker("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "recipe/*-small-bed").split():
+        for name in docker("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "recipe/*-docker-bed").split():
             docker("image", "rm", name)
-    assert verdicts(done.err) == {"one-small-bed": "passed", "ill-small-bed": "failed", "two-small-bed": "passed"}
+    assert verdicts(done.err) == {"one-docker-bed": "passed", "ill-docker-bed": "failed", "two-docker-bed": "passed"}
     assert "cp: cannot stat '/no/such/file'" in done.err
-    assert not (room.folder / "out" / "ill-small-bed.plan" / "jobs").exists()
+    assert not (room.folder / "out" / "ill-docker-bed.plan" / "jobs").exists()
     for name in ("one", "two"):
-        report = report_of(room.folder / "out" / f"{name}-small-bed.plan")
+        report = report_of(room.folder / "out" / f"{name}-docker-bed.plan")
         assert [step["status"] for step in report["steps"]] == ["ok"] * 3
     assert room.left_behind() == []

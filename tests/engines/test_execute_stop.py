@@ -16,7 +16,8 @@ from scripted_plans import MAKES_IMAGE, Place, alive, driven, own_word, plan_of,
 from builder.execute.folder_lock import lock_folder
 from builder.system import process
 from builder.system.process import run
-from builder.system.process_tree import GRACE
+
+LONG = 120.0  # seconds between SIGTERM and SIGKILL, which a busy machine does not need for what SIGTERM ends
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ while :; do sleep 0.2; done
 
 def test_a_signal_meets_a_step_that_is_just_starting_programs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "TICK", 0.001)
-    script = "trap 'sleep 0.1; echo cleaned; exit 1' TERM; touch started; sleep 60 & wait"
+    script = "trap 'sleep 0.1; echo cleaned; exit 1' TERM; touch started; sleep 600 & wait"
     place.write(plan_of(build=script))
     command = ["bash", str(place.kit / "build.sh")]
 
@@ -56,20 +57,20 @@ def test_a_signal_meets_a_step_that_is_just_starting_programs(place: Place, monk
         (place.kit / "started").unlink(missing_ok=True)
         before = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            run(command, cwd=place.kit, env=dict(os.environ), log=log, on_line=str, on_tick=stop_at_once)
+            run(command, cwd=place.kit, env=dict(os.environ), log=log, on_line=str, on_tick=stop_at_once, grace=LONG)
         assert log.read_text().endswith("cleaned\n")  # bash may say which of its programs was terminated
-        assert time.monotonic() - before < GRACE  # none was left until SIGKILL
+        assert time.monotonic() - before < LONG  # none was left until SIGKILL
 
 
 # Deaf to SIGTERM until it has ended its parent, like the child of a shell between fork and exec.
 DEAF_AT_FIRST = """\
-bash -c 'trap "" TERM; touch started; while kill -0 $PPID; do sleep 0.05; done; trap - TERM; exec sleep 60' &
+bash -c 'trap "" TERM; touch started; while kill -0 $PPID; do sleep 0.05; done; trap - TERM; exec sleep 600' &
 trap 'sleep 0.2; exit 1' TERM
 wait
 """
 
 
-def test_a_lost_signal_comes_again_when_the_parent_has_ended(place: Place) -> None:
+def test_a_process_that_lost_the_signal_gets_it_after_its_parent(place: Place) -> None:
     place.write(plan_of(build=DEAF_AT_FIRST))
 
     def stop_when_started() -> None:
@@ -85,8 +86,9 @@ def test_a_lost_signal_comes_again_when_the_parent_has_ended(place: Place) -> No
             log=place.root / "log",
             on_line=str,
             on_tick=stop_when_started,
+            grace=LONG,
         )
-    assert time.monotonic() - before < GRACE
+    assert time.monotonic() - before < LONG
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
@@ -101,7 +103,7 @@ def test_a_stopped_build_ends_everything_and_the_next_one_works(
         driver.send_signal(number)
         time.sleep(0.3)
         driver.send_signal(number)  # no patience: SIGKILL now
-        assert driver.wait(timeout=60) == 128 + number
+        assert driver.wait(timeout=120) == 128 + number
     assert alive(word) == {}
     report = json.loads((place.kit / "report.json").read_text())
     assert report["status"] == "interrupted"
@@ -121,7 +123,7 @@ def test_a_step_may_clean_up_after_sigterm(place: Place, word: str) -> None:
     with driven(place.kit) as driver:
         until((place.kit / "started").exists)
         driver.terminate()
-        assert driver.wait(timeout=60) == 143
+        assert driver.wait(timeout=120) == 143
     assert place.log() == "cleaned\n"
 
 
@@ -131,6 +133,7 @@ def test_what_a_killed_build_left_is_removed_by_the_next(place: Place, word: str
     with driven(place.kit) as driver:
         until((place.kit / "started").exists)
         driver.kill()
+        driver.wait()
     assert alive(word)  # SIGKILL leaves the step itself running: it would write under the next build
     assert len(list(place.tmp.iterdir())) == 1
     report = place.execute(plan_of(build=MAKES_IMAGE))
@@ -143,11 +146,12 @@ def test_what_a_step_leaves_running_is_ended(place: Place, word: str) -> None:
     script = f"(setsid bash -c 'while :; do sleep 0.1; done; : {word}' &)\n{MAKES_IMAGE}"
     before = time.monotonic()
     assert place.execute(plan_of(build=script)).status == "passed"
-    assert time.monotonic() - before < 30  # the pipe that it holds does not hold us
+    assert time.monotonic() - before < 300  # the pipe that it holds does not hold us
     assert alive(word) == {}
 
 
-def test_output_that_comes_after_the_end_of_a_script_is_kept(place: Place) -> None:
+def test_output_that_comes_after_the_end_of_a_script_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "DRAIN", 120.0)  # a second may be too short for `cat` where others have the cores
     place.execute(plan_of(build=f"exec > >(sleep 0.3; cat)\n{MAKES_IMAGE}echo late"))
     assert place.log() == "late\n"
 

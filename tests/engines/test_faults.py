@@ -8,13 +8,13 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from elsewhere import on_another_machine
-from recipe_program import Done, Room, inside, offsets, processes, report_of, run, stop, until_text
+from recipe_program import LIMIT, Done, Room, inside, offsets, processes, report_of, run, stop, until_text
 from stand_ins.private_index import private_index
 from stand_ins.wheels import write_wheel
 
@@ -119,6 +119,20 @@ def test_a_disk_that_takes_no_more_files(
 # --- stopped, and twice at once --------------------------------------------------------------------------------------
 
 
+def write_sleep() -> str:
+    """A command that lasts, and that nothing else on this machine is."""
+    return f"sleep {random.randint(1000, 9999)}.{random.randint(10**9, 10**10)}"
+
+
+def until_running(sleep: str) -> list[str]:
+    """Wait for the process of that command alone: what has it among other words has yet to start it."""
+    end = time.monotonic() + LIMIT
+    while not (found := [line for line in processes(sleep) if line.split(maxsplit=1)[1].strip() == sleep]):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
 @pytest.mark.parametrize(
     ("number", "code", "whole_group"),
     [(signal.SIGTERM, 143, False), (signal.SIGINT, 130, True)],
@@ -128,13 +142,10 @@ def test_a_build_that_is_stopped_leaves_nothing(
     rooms: Callable[[str], Room], base_sif: Path, number: signal.Signals, code: int, whole_group: bool
 ) -> None:
     bench = Bench(room=rooms(f"stopped-{code}"), base=base_sif)
-    sleep = f"sleep {random.randint(400, 900)}.{random.randint(1000, 9999)}"
+    sleep = write_sleep()
     process = bench.room.start(*bench.words(running(sleep)))
     until_text(bench.room.folder / "x.plan" / "logs" / "build-image.log", "we are in post", process=process)
-    end = time.monotonic() + 30
-    while not processes(sleep):  # it comes after the text
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until_running(sleep)  # it comes after the text
     done = stop(process, number, whole_group=whole_group).expect(code)
     assert done.seconds < 60
     assert "interrupted" in done.out
@@ -149,13 +160,18 @@ def test_a_build_that_is_stopped_leaves_nothing(
 
 
 def test_two_builds_of_one_image_at_once(bench: Bench) -> None:
-    env = running(f"sleep 6; : {uuid4().hex}")  # never done before: a layer that is in the cache is not made again
+    # Never done before: a layer that is in the cache is not made again. It goes on when its sleep has been ended.
+    sleep = write_sleep()
+    env = running(f"{sleep} || true")
     first = bench.room.start(*bench.words(env))
     until_text(bench.room.folder / "x.plan" / "logs" / "build-image.log", "we are in post", process=first)
     second = bench.room.recipe(*bench.words(env)).expect(2)
     assert "another build of this output is running" in second.err
     assert f"pid {first.pid} " in second.err
-    out, _ = first.communicate(timeout=120)
+    for line in until_running(sleep):
+        with suppress(ProcessLookupError):
+            os.kill(int(line.split()[0]), signal.SIGTERM)
+    out, _ = first.communicate(timeout=LIMIT)
     assert first.returncode == 0, out
     assert inside(bench.room.folder / "x.sif", "python3", "-c", "import six; print(1)") == "1\n"
     assert bench.room.left_behind() == []

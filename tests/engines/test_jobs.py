@@ -164,7 +164,7 @@ def closed() -> Iterator[str]:
     name = f"closed{os.getpid()}"
     run(["scontrol", "create", f"PartitionName={name}", "Nodes=n1", "AllowAccounts=other", "State=UP"]).expect(0)
     yield name
-    end = time.monotonic() + 60
+    end = time.monotonic() + LIMIT
     while run(["scontrol", "delete", f"PartitionName={name}"]).code and time.monotonic() < end:
         time.sleep(0.5)
 
@@ -315,7 +315,7 @@ def test_a_program_that_ignores_sigterm_is_killed_at_the_limit(limited: dict[str
 
 def until_out_of_queue(job: str) -> None:
     """Wait until Slurm has cleared up after a job: its record is there before."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + LIMIT
     while job in queue().split():
         assert time.monotonic() < end, f"job {job} is still in the queue"
         time.sleep(0.2)
@@ -323,7 +323,7 @@ def until_out_of_queue(job: str) -> None:
 
 def until_gone(bed: Room) -> None:
     """Wait until no process of a room is left: what watches over a rank ends within half a second."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + LIMIT
     while left := processes(str(bed.folder)):
         assert time.monotonic() < end, left
         time.sleep(0.2)
@@ -382,7 +382,7 @@ def test_two_ask_for_the_verdict_at_once(bed: Room, tiny: Built) -> None:
     bed.recipe(*words).expect(0)
     both = [bed.start("status", "x.run", "--follow") for _ in range(2)]
     for process in both:
-        process.communicate(timeout=180)
+        process.communicate(timeout=LIMIT)
     codes = sorted(process.returncode for process in both)
     assert codes[-1] == 9
     assert codes[0] in (2, 9)  # the other one is told that somebody follows already

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,11 +87,17 @@ def workers(word: str) -> list[int]:
     return [int(line.split()[0]) for line in processes(word) if "conda_worker.py" in line]
 
 
+def send(process: int, number: signal.Signals) -> None:
+    """Send a signal to a process, which may have ended since it was found."""
+    with suppress(ProcessLookupError):
+        os.kill(process, number)
+
+
 def in_the_midst(victim: Linked, process: subprocess.Popen[str], pattern: str, *, most: int) -> bool:
     """Have py-rattler stand still while there is a part of something; False where it was too fast."""
     reached(process, lambda: any(victim.cache.glob(pattern)), pause=0.002)
     for number in workers(str(victim.cache)):
-        os.kill(number, signal.SIGSTOP)
+        send(number, signal.SIGSTOP)
     return 0 < len(list(victim.cache.glob(pattern))) < most
 
 
@@ -98,9 +105,9 @@ def die(victim: Linked, process: subprocess.Popen[str], *, whole: bool) -> None:
     """Kill `recipe` and its group; all that it started too where the whole machine goes down."""
     os.killpg(process.pid, signal.SIGKILL)
     for line in processes(str(victim.room.folder)) if whole else ():
-        os.kill(int(line.split()[0]), signal.SIGKILL)
+        send(int(line.split()[0]), signal.SIGKILL)
     for number in workers(str(victim.room.folder)):
-        os.kill(number, signal.SIGCONT)  # it goes on linking under the next build
+        send(number, signal.SIGCONT)  # it goes on linking under the next build
     assert ended(process) == -9
 
 
@@ -125,7 +132,7 @@ def check(victim: Linked) -> None:
 def test_killed_in_the_midst_of_py_rattler(
     victim: Linked, unpacked: bool, pattern: str, most: int, whole: bool
 ) -> None:
-    for _ in range(5):
+    for _ in range(10):
         process = victim.begin(unpacked=unpacked)
         caught = in_the_midst(victim, process, pattern, most=most)
         die(victim, process, whole=whole)

@@ -127,11 +127,11 @@ def stamp(path: Path) -> tuple[int, int]:
     return path.stat().st_ino, path.stat().st_mtime_ns
 
 
-def test_the_same_build_again_does_nothing(tiny: Built, base_sif: Path) -> None:
-    before = stamp(tiny.image)
-    done = tiny.build("--base", base_sif).expect(0)
+def test_the_same_build_again_does_nothing(first_tiny: Built, base_sif: Path) -> None:
+    before = stamp(first_tiny.image)
+    done = first_tiny.build("--base", base_sif).expect(0)
     assert "nothing to do" in done.err
-    assert stamp(tiny.image) == before
+    assert stamp(first_tiny.image) == before
 
 
 def test_another_build_does_not_replace_an_image_unasked(tiny: Built, base_sif: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from lock_room import LockRoom
 from recipe_program import Room, inside
+from smoke_program import free_port
 from stand_ins.images import docker, stand_in_debian
 from support.registry_stand_ins import certificate
 
@@ -58,9 +59,7 @@ def private(
     hashed = ["perl", "-e", "print crypt($ARGV[0], '$2y$05$' . 'abcdefghijklmnopqrstuu')", WORD]
     line = subprocess.run(hashed, check=True, capture_output=True, text=True).stdout
     (folder / "htpasswd").write_text(f"{NAME}:{line}\n", encoding="utf-8")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = int(free_port())
     data = Path(os.environ["RECIPE_DEV_HOME"]) / "registry" / "data"
     (folder / "config.yml").write_text(
         "version: 0.1\nlog: {level: warn}\n"
@@ -72,7 +71,7 @@ def private(
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=log)
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while not answers(port):
             assert server.poll() is None, (folder / "log").read_text()
             assert time.monotonic() < end

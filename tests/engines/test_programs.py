@@ -38,6 +38,16 @@ CASES = {
 TURNED_NODE = {"local_rank": TURNED, "slurm_localid": TURNED, "device_zero": ["1"] * 4, "rank_modulo": TURNED}
 LONG = ["python3", "-c", "import os, time; print('began', os.environ['RANK'], flush=True); time.sleep(600)"]
 
+# One rank fails when the others have begun: what srun ends before may have an exit code of the runtime's.
+FAILING = """
+import os, pathlib, sys, time
+rank = os.environ["RANK"]
+pathlib.Path("began." + rank).touch()
+while rank != "2" or not all(os.path.exists("began.%d" % other) for other in range(4)):
+    time.sleep(0.1)
+sys.exit(7)
+"""
+
 
 def devices_of(kit: Kit, variable: str, **environment: str) -> dict[str, list[str]]:
     """Run the programs as one job over two nodes: the device of each rank, or what it failed of."""
@@ -168,7 +178,7 @@ def until_begun(kit: Kit, number: int) -> str:
 
 
 def wait_for_end_of(folder: str) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     while Path(folder).exists():
         assert time.monotonic() < end, f"{folder} is still there"
         time.sleep(0.1)
@@ -180,8 +190,7 @@ def test_folders_on_nodes_are_removed_with_the_job(room: Room, base_sif: Path, h
     kit = Kit(room, "lumi-test", base_sif)
     if how == "failed":
         # A rank that ends with an error ends the others, which would wait for ever.
-        script = "import os, sys, time; os.environ['RANK'] == '2' and sys.exit(7); time.sleep(600)"
-        job = kit.job("run/nodes.sbatch", "python3", "-c", script)
+        job = kit.job("run/nodes.sbatch", "python3", "-c", FAILING)
         assert "task 2: Exited with exit code 7" in job.log
         assert (job.code, job.record["reason"]) == (7, ""), job.log  # not that of the others, which srun ended
         kit.ended(job.number)
@@ -211,6 +220,7 @@ def test_the_job_that_judges_has_the_environment_of_run(room: Room, base_sif: Pa
     kit = Kit(room, site, base_sif, workloads=())
     (kit.folder / "verify.py").write_text(WITNESS)
     judging = kit.job("1-smoke.sbatch").expect(0)
+    kit.ended(judging.number)  # the next job has its core and its device
     found = json.loads((kit.folder / "verify.json").read_text())
     site_variables = [
         line.split()[1] for line in (kit.folder / "run" / "job.sh").read_text().splitlines() if "site_variable " in line

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from smoke_program import LONG, Smoke, all_gone, training, write_easy_digits
+from smoke_program import LIMIT, LONG, Smoke, all_gone, training, until_heard, write_easy_digits
 
 pytestmark = pytest.mark.engines
 
@@ -132,7 +132,7 @@ def test_a_probe_needs_no_launcher_and_fails_by_what_is_missing(smoke: Smoke, tm
         "import os, time\nos.register_at_fork(after_in_child=lambda: time.sleep(600))\n"
     )
     status, output = smoke.run(
-        "probe", "--result", "result.json", "--timeout", "70", "--expect-masks", hex(1 << 500),
+        "probe", "--result", "result.json", "--timeout", "200", "--expect-masks", hex(1 << 500),
         "--expect-variable", "SITE=lumi", "--expect-network", "NET/OFI", "--expect-devices", "1",
         "--cache-not-under", "/dev", PYTHONPATH=str(tmp_path), MIOPEN_USER_DB_PATH="/dev/shm/x",
     )  # fmt: skip
@@ -148,7 +148,7 @@ def test_a_probe_needs_no_launcher_and_fails_by_what_is_missing(smoke: Smoke, tm
 
 
 def test_an_interrupted_training_gives_the_same_numbers(smoke: Smoke) -> None:
-    """In mid-training: by SIGTERM to one rank of a launcher's, by SIGTERM and by SIGKILL to the parent of ranks."""
+    """By SIGTERM to one rank of a launcher's, by SIGTERM and by SIGKILL to the parent of ranks, after an epoch each."""
     digits = ["--data", str(write_easy_digits(smoke.folder.parent / "digits", train=512))]
     course = [*digits, "--epochs", "5"]
     status, output = smoke.run("ddp", "--ranks", "2", *course, "--result", "whole.json", OMP_NUM_THREADS="1")
@@ -156,10 +156,12 @@ def test_an_interrupted_training_gives_the_same_numbers(smoke: Smoke) -> None:
     assert (status, whole["training"]["steps"]) == (0, 40), output
     resumed = [*course, "--snapshot", "snapshot.pt"]
 
-    ranks = smoke.launch([0, 1], 2, *resumed)
+    ranks = smoke.launch([0, 1], 2, *resumed, **smoke.to_stand())
     smoke.wait_for_ranks(2, training)
     ranks[1].terminate()
-    said = [process.communicate(timeout=120)[0] for process in ranks]
+    until_heard(ranks[1].pid, signal.SIGTERM)
+    smoke.let_go(ranks[0], pause=0.5)
+    said = [process.communicate(timeout=LIMIT)[0] for process in ranks]
     assert [process.returncode for process in ranks] == [143, 143], said
     broken = smoke.result()
     assert broken["resumed_from_epoch"] == 0
@@ -170,20 +172,22 @@ def test_an_interrupted_training_gives_the_same_numbers(smoke: Smoke) -> None:
     assert 8 <= broken["training"]["steps"] < 40
     assert not [path for path in smoke.folder.iterdir() if path.name.endswith(".tmp")]
 
-    ended = smoke.start("ddp", "--ranks", "2", *resumed, "--result", "ended.json", OMP_NUM_THREADS="1")
+    stands = {"OMP_NUM_THREADS": "1", **smoke.to_stand()}
+    ended = smoke.start("ddp", "--ranks", "2", *resumed, "--result", "ended.json", **stands)
     pids = smoke.wait_for_ranks(2, training, name="ended.json")
     ended.terminate()
-    printed = ended.communicate(timeout=120)[0]
+    smoke.let_go(ended, pause=2)  # in which the parent tells its ranks
+    printed = ended.communicate(timeout=LIMIT)[0]
     assert ended.returncode == 143
     assert "Traceback" not in printed
-    assert all_gone(pids, 20)
+    assert all_gone(pids)
     assert smoke.result("ended.json")["error"].startswith("ended by SIGTERM after step ")
     assert smoke.result("ended.json")["training"]["steps"] > broken["training"]["steps"]
 
-    killed = smoke.start("ddp", "--ranks", "2", *resumed, "--result", "again.json", OMP_NUM_THREADS="1")
+    killed = smoke.start("ddp", "--ranks", "2", *resumed, "--result", "again.json", **stands)
     pids = smoke.wait_for_ranks(2, training, name="again.json")
-    killed.kill()
-    assert all_gone(pids, 20)  # the ranks end with their parent
+    killed.kill()  # the ranks end with their parent, also one that stands
+    assert all_gone(pids)
     assert smoke.result("again.json")["error"] == "the run ended before its verdict"
 
     status, output = smoke.run("ddp", "--ranks", "2", *resumed, "--result", "end.json", OMP_NUM_THREADS="1")
@@ -212,10 +216,10 @@ def test_an_interrupted_training_gives_the_same_numbers(smoke: Smoke) -> None:
 
 
 def test_a_killed_rank_is_named_and_not_the_bystanders(smoke: Smoke) -> None:
-    processes = smoke.launch([0, 1, 2], 3, *LONG, "--timeout", "100")
+    processes = smoke.launch([0, 1, 2], 3, *LONG, "--timeout", "250")
     smoke.wait_for_ranks(3, training)
     processes[1].kill()
-    processes[0].communicate(timeout=120)
+    processes[0].communicate(timeout=LIMIT)
     assert processes[0].returncode == 1
     error = smoke.failed()["error"]
     assert error.startswith("rank 1 on ")
@@ -225,10 +229,10 @@ def test_a_killed_rank_is_named_and_not_the_bystanders(smoke: Smoke) -> None:
 
 def test_the_leader_that_was_killed_is_named_in_the_end(smoke: Smoke) -> None:
     """No result is written then: the records of the ranks say whom they lost."""
-    processes = smoke.launch([0, 1], 2, *LONG, "--timeout", "100", result="ddp.json")
+    processes = smoke.launch([0, 1], 2, *LONG, "--timeout", "250", result="ddp.json")
     smoke.wait_for_ranks(2, training, name="ddp.json")
     processes[0].kill()
-    processes[1].communicate(timeout=120)
+    processes[1].communicate(timeout=LIMIT)
     status, output = smoke.run("conclude", ".", "--expect", "ddp")
     assert status == 1
     error = smoke.result("verdict.json")["workloads"]["ddp"]["error"]
@@ -237,15 +241,13 @@ def test_the_leader_that_was_killed_is_named_in_the_end(smoke: Smoke) -> None:
 
 
 def test_a_rank_that_hangs_is_named_within_the_limit(smoke: Smoke) -> None:
-    processes = smoke.launch([0, 1], 2, *LONG, "--timeout", "30")
-    began = time.monotonic()
+    processes = smoke.launch([0, 1], 2, *LONG, "--timeout", "50")
     smoke.wait_for_ranks(2, training)
     os.kill(processes[1].pid, signal.SIGSTOP)
-    processes[0].communicate(timeout=120)
-    assert time.monotonic() - began < 150
+    processes[0].communicate(timeout=LIMIT)
     assert processes[0].returncode == 1
     error = smoke.failed()["error"]
-    assert error.startswith("ended at its limit of 30 s: rank 1 on ")
+    assert error.startswith("ended at its limit of 50 s: rank 1 on ")
     assert "rank 0" not in error
 
 

@@ -8,11 +8,10 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from smoke_program import FOLDER, LAUNCHERS, LONG, Smoke, all_gone, training
+from smoke_program import FOLDER, LAUNCHERS, LIMIT, LONG, Smoke, all_gone, training
 
 pytestmark = pytest.mark.engines
 
@@ -97,7 +96,7 @@ def test_a_signal_leaves_a_failed_result(smoke: Smoke) -> None:
     assert process.stdout.readline()  # its first line of progress
     assert smoke.result()["error"] == "the run ended before its verdict"  # what even SIGKILL would leave
     process.terminate()
-    process.communicate(timeout=120)
+    process.communicate(timeout=LIMIT)
     assert process.returncode == 128 + signal.SIGTERM
     assert smoke.failed()["error"] == "ended by SIGTERM"
 
@@ -147,7 +146,7 @@ def test_without_a_result_nothing_is_written(smoke: Smoke, easy_digits: Path, tm
 def test_ranks_of_a_launcher_pass(smoke: Smoke, easy_digits: Path) -> None:
     """The images are odd in number: one is left out."""
     processes = smoke.launch([0, 1], 2, "--expect-ranks", "2", *easily(easy_digits), "--samples", "301")
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    outputs = [process.communicate(timeout=LIMIT)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
     assert outputs[0].splitlines()[-1] == "verdict: pass"
     assert "verdict" not in outputs[1]
@@ -184,7 +183,7 @@ def test_torchrun_inside_one_slurm_task_passes(smoke: Smoke, easy_digits: Path) 
         check=False,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=LIMIT,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert smoke.result()["launcher"] == "torchrun"
@@ -192,8 +191,8 @@ def test_torchrun_inside_one_slurm_task_passes(smoke: Smoke, easy_digits: Path) 
 
 
 def test_a_rank_that_never_joins_is_named(smoke: Smoke) -> None:
-    processes = smoke.launch([0, 2], 3, "--samples", "64", "--timeout", "25")
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    processes = smoke.launch([0, 2], 3, "--samples", "64", "--timeout", "50")
+    outputs = [process.communicate(timeout=LIMIT)[0] for process in processes]
     assert [process.returncode for process in processes] == [1, 1]
     assert smoke.failed()["error"] == "rank 0: 1 of 3 ranks never joined: rank 1"
     assert smoke.failed()["ranks"].startswith("0 of 3 finished; rank 0 did not finish while joining; rank 1 never re")
@@ -204,28 +203,26 @@ def test_a_killed_rank_is_named_and_the_other_is_ended(smoke: Smoke) -> None:
     process = smoke.start("ddp", "--ranks", "2", *LONG, "--result", "result.json")
     pids = smoke.wait_for_ranks(2, training)
     os.kill(pids[1], signal.SIGKILL)
-    began = time.monotonic()
-    process.communicate(timeout=120)
-    assert time.monotonic() - began < 60  # of a training of minutes
+    process.communicate(timeout=LIMIT)  # of a training of an hour
     assert process.returncode == 1
     assert smoke.failed()["error"] == "rank 1 was killed by SIGKILL while training"
     assert "rank 1 killed by SIGKILL while training" in smoke.failed()["ranks"]
-    assert all_gone(pids, 20)
+    assert all_gone(pids)
 
 
 def test_a_hanging_rank_is_ended_at_the_limit(smoke: Smoke) -> None:
-    process = smoke.start("ddp", "--ranks", "2", *LONG, "--timeout", "25", "--result", "result.json")
+    process = smoke.start("ddp", "--ranks", "2", *LONG, "--timeout", "50", "--result", "result.json")
     pids = smoke.wait_for_ranks(2, training)
     os.kill(pids[1], signal.SIGSTOP)
-    process.communicate(timeout=120)
+    process.communicate(timeout=LIMIT)
     assert process.returncode == 1
     said = smoke.failed()["error"]
     assert re.fullmatch(
-        r"ended at its limit of 25 s: rank 0 was training, rank 1 was training \(nothing heard of it for [0-9]+ s\)",
+        r"ended at its limit of 50 s: rank 0 was training, rank 1 was training \(nothing heard of it for [0-9]+ s\)",
         said,
     )
-    assert smoke.result()["seconds"]["total"] < 80
-    assert all_gone(pids, 20)
+    assert 50 <= smoke.result()["seconds"]["total"] < 250  # the end itself takes seconds
+    assert all_gone(pids)
 
 
 def test_ctrl_c_to_the_parent_ends_its_ranks(smoke: Smoke) -> None:
@@ -233,11 +230,11 @@ def test_ctrl_c_to_the_parent_ends_its_ranks(smoke: Smoke) -> None:
     process = smoke.start("ddp", "--ranks", "2", *LONG, "--result", "result.json")
     pids = smoke.wait_for_ranks(2, training)
     process.send_signal(signal.SIGINT)
-    output = process.communicate(timeout=120)[0]
+    output = process.communicate(timeout=LIMIT)[0]
     assert process.returncode == 128 + signal.SIGINT
     assert smoke.failed()["error"].startswith("ended by SIGINT: rank 0 was ")
     assert "Traceback" not in output
-    assert all_gone(pids, 20)
+    assert all_gone(pids)
 
 
 def test_a_damaged_snapshot_fails_by_name(smoke: Smoke) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recipe_program import Room, inside, until_text
+from recipe_program import LIMIT, Room, inside, until_text
 
 from builder.sif.bounded import hash_file
 
@@ -75,7 +75,7 @@ def test_fault_08_an_interrupted_build_leaves_nothing_half_made_in_the_cache(
     until_text(room.folder / "x.plan" / "logs" / "build-image.log", "we are inside", process=process)
     assert len(list((room.folder / "cache" / "layers-1" / "work").iterdir())) > 0
     os.kill(process.pid, number)
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=LIMIT)
     assert process.returncode == 128 + number
     assert "interrupted; partial output was removed" in out
     assert list((room.folder / "cache" / "layers-1" / "work").iterdir()) == []

@@ -61,7 +61,7 @@ def _seen(there: Callable[[], bool]) -> bool:
 
 def ended(process: subprocess.Popen[str]) -> int:
     """Wait for its end: what it started may still hold its output."""
-    code = process.wait(timeout=120)
+    code = process.wait(timeout=LIMIT)
     if process.stdout is not None:
         process.stdout.close()
     return code

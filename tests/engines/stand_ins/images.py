@@ -9,6 +9,8 @@ import re
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from recipe_program import TORCH, find_links, run
@@ -41,12 +43,21 @@ def docker(*words: str | Path) -> str:
     return run(["docker", *words], env={**os.environ, "DOCKER_BUILDKIT": "1"}).expect(0).out
 
 
+@contextmanager
+def importing() -> Iterator[None]:
+    """One worker alone: what another one imports under the same name would be another image."""
+    with Path(__file__).open("rb") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        yield
+
+
 def stand_in_debian(tar: Path) -> str:
     """The tests' Debian as a Docker image: imported once a daemon."""
     state = tar.stat()
     name = f"stand-in-debian-python:{state.st_size}-{int(state.st_mtime)}"
-    if not docker("image", "ls", "-q", name).strip():
-        docker("import", tar, name)
+    with importing():
+        if not docker("image", "ls", "-q", name).strip():
+            docker("import", tar, name)
     return name
 
 
@@ -55,10 +66,9 @@ def small_debian(tar: Path, *, dropped: re.Pattern[str] = DROPPED) -> str:
     state = tar.stat()
     what = hashlib.sha256(dropped.pattern.encode()).hexdigest()[:8]
     name = f"stand-in-small-debian-python:{what}-{state.st_size}-{int(state.st_mtime)}"
-    if docker("image", "ls", "-q", name).strip():
-        return name
-    with tempfile.TemporaryDirectory() as folder:
-        docker("import", write_small_tar(tar, Path(folder, "small.tar"), dropped=dropped), name)
+    with importing(), tempfile.TemporaryDirectory() as folder:
+        if not docker("image", "ls", "-q", name).strip():
+            docker("import", write_small_tar(tar, Path(folder, "small.tar"), dropped=dropped), name)
     return name
 
 

@@ -43,7 +43,7 @@ def test_results_come_in_order_and_one_that_fails_stops_no_other() -> None:
 
 
 def test_they_work_at_the_same_time() -> None:
-    meeting = threading.Barrier(2, timeout=30)  # nobody passes alone
+    meeting = threading.Barrier(2, timeout=120)  # nobody passes alone
     found = ParallelRunner[int](jobs=2, halt=CancelToken()).run([meeting.wait, meeting.wait])
     assert sorted(number for number in found if isinstance(number, int)) == [0, 1]
 

@@ -123,7 +123,7 @@ def index(proxy: IndexProxy) -> str:
 def asked(address: str) -> str:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(address, timeout=10) as answer:
+        with opener.open(address, timeout=120) as answer:
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
         error.close()
@@ -186,7 +186,7 @@ def test_security_04_no_redirect_carries_the_login_away(proxy: IndexProxy) -> No
     request = urllib.request.Request(f"{index(proxy)}away/")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stay)
     with pytest.raises(urllib.error.HTTPError) as caught:
-        opener.open(request, timeout=10)
+        opener.open(request, timeout=120)
     assert caught.value.code == 302
     assert caught.value.headers["Location"] == "https://elsewhere.example/simple/"
     caught.value.close()

@@ -38,7 +38,7 @@ def test_an_entry_is_made_once(tmp_path: Path) -> None:
     assert (fresh, fresh_again, len(calls)) == (True, False, 1)
     assert first.sha256 == again.sha256
     assert again.path.read_bytes() == b"layer"
-    for _ in range(1000):
+    for _ in range(12_000):
         if not list((store.folder / "work").iterdir()):  # removed beside what follows
             break
         time.sleep(0.01)
@@ -130,7 +130,7 @@ def test_keys_and_settings() -> None:
 
 def test_parallel_builds_do_not_deadlock(tmp_path: Path) -> None:
     """Each has made one entry and reads it to its end, and has to make the other, which it did not find before."""
-    both, done = threading.Barrier(2, timeout=60), list[bool]()
+    both, done = threading.Barrier(2, timeout=120), list[bool]()
 
     def writes(path: Path, text: str) -> None:
         path.write_text(text)
@@ -155,7 +155,7 @@ def test_parallel_builds_do_not_deadlock(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=240)
     assert done == [True, True]
     assert list((tmp_path / LAYERS / "locks").glob("make-*")) == []
 

@@ -16,6 +16,8 @@ busy = []
 
 
 def words(value):
+    if hasattr(value, "keys"):
+        return ""  # the environment of a program has STOP_AT itself in it
     return " ".join(map(words, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
