@@ -12,7 +12,7 @@ import textwrap
 from pathlib import Path
 
 from builder.model.finding import ConfigError, Location
-from builder.model.text import sanitize
+from builder.model.text import make_config_error, sanitize
 from builder.parse.build_file import BuildFile, BuildStep, Script, has_variable
 from builder.parse.container import SYSTEM
 from builder.parse.image_paths import ImagePaths
@@ -57,6 +57,7 @@ NEEDLESS = (
 )  # fmt: skip
 OWN_PATH = re.compile(r"conda|mamba|venv|virtualenv|miniforge")
 VENDOR_WORDS = re.compile(r"\+(?:cu\d|rocm|xpu|cpu)|pytorch\.org/whl|^\s*(?:nvidia-|pytorch-triton)", re.MULTILINE)
+COMMAND_LIMIT = 5000
 LOCAL = re.compile(r"\.{0,2}/|\.{1,2}(?:\[|$)")
 
 
@@ -71,6 +72,7 @@ class _Converter:
         self.draft = RecipeDraft()
         self.values: dict[str, str] = {}
         self.exports: dict[str, tuple[str, bool]] = {}  # commands that set variables; whether each command needs it
+        self.count = 0  # commands so far
         self.inside = ""  # the folder in which the last kept command was
         self.python: tuple[str, int] | None = None
 
@@ -125,11 +127,17 @@ class _Converter:
 
     def _convert_script(self, script: Script, *, packages: bool) -> None:
         begin = self.paths.folder_inside
-        for command in split_commands(script.text):
-            text = command.text if "<<" in command.text else re.sub(r"[ \t]*\\\n[ \t]*", " ", command.text)
+        commands = split_commands(script.text)
+        self.count += len(commands)
+        if self.count > COMMAND_LIMIT:
+            message = f"the file has more than {COMMAND_LIMIT} commands"
+            raise make_config_error("init-from", message, at=Location(file=self.build.file), fix="write less into it")
+        for command in commands:
+            text = command.text if "<<" in command.text else re.sub(r"(?<![ \t])[ \t]*\\\n[ \t]*", " ", command.text)
             text = text if re.search(r"['\"\n\\]", text) else " ".join(text.split())
-            indent = re.search(r"[ \t]*\Z", script.text[: command.start])
-            text = textwrap.dedent((indent[0] if indent else "") + text).lstrip() if "\n" in text else text
+            if "\n" in text:
+                before = script.text[: command.start]
+                text = textwrap.dedent(before[len(before.rstrip(" \t")) :] + text).lstrip()
             line = script.find_line(command.start)
             found = read_command(text, values=self.values)
             if found.kind == "set":
@@ -249,7 +257,7 @@ class _Converter:
             self.draft.leave(line, text, error.findings[0].message)
             return
         if content is None:
-            self.draft.leave(line, text, f"there is no '{sanitize(path)}' in the folder of the file")
+            self.draft.leave(line, text, f"there is no '{sanitize(path)}' in the folder of the file", missing=True)
             return
         self.paths.read.add(source)
         if not by_index and not VENDOR_WORDS.search(content):
@@ -297,7 +305,7 @@ class _Converter:
         for name, path in found.options:
             source = self.paths.find_source(path) if name == "--file" else ""
             if name == "--file" and not source:
-                self.draft.leave(line, text, f"there is no '{sanitize(path)}' in the folder of the file")
+                self.draft.leave(line, text, f"there is no '{sanitize(path)}' in the folder of the file", missing=True)
             elif name == "--file":
                 self._take_environment(source, text, line)
         self._convert_conda(found, line)

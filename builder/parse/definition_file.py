@@ -33,7 +33,7 @@ AGENTS = {"docker": "docker://", "library": "library://", "oras": "oras://", "lo
 
 
 @dataclass(kw_only=True)
-class Stage:
+class DefinitionStage:
     """One stage: its header, and its sections with the number of the first line of each."""
 
     line: int
@@ -64,6 +64,7 @@ def read_definition(text: str, *, file: str) -> BuildFile:
             steps.append(BuildStep(kind="left", line=other.line, text=f"Stage: {word}", why=ONLY_PACKAGES))
     steps += _make_steps(last)
     return BuildFile(
+        file=file,
         what="a definition file", base=f"{AGENTS[agent]}{image}" if agent in AGENTS else f"{agent}:{image}",
         base_line=last.line, steps=tuple(steps), alone=False,
     )  # fmt: skip
@@ -77,15 +78,15 @@ def _fill_arguments(text: str) -> str:
     return ARGUMENT.sub(lambda match: values.get(match[1], match[0]), text)
 
 
-def _split_stages(text: str) -> list[Stage]:
-    stages: list[Stage] = []
+def _split_stages(text: str) -> list[DefinitionStage]:
+    stages: list[DefinitionStage] = []
     section: list[str] | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         begins = FIRST.match(line) is not None
         if not stages and not begins and (not line.strip() or line.lstrip().startswith("#")):
             continue
         if not stages or (begins and "bootstrap" in stages[-1].header):
-            stages.append(Stage(line=number))
+            stages.append(DefinitionStage(line=number))
             section = None
         match = SECTION.match(line)
         if match and (match[1].lower() in SECTIONS or match[1].lower().startswith("app")):
@@ -97,16 +98,16 @@ def _split_stages(text: str) -> list[Stage]:
             stages[-1].header[header[1].lower()] = header[2]
             if header[1].lower() == "from":
                 stages[-1].line = number
-    return stages or [Stage(line=1)]
+    return stages or [DefinitionStage(line=1)]
 
 
-def _list_copied(stage: Stage) -> Iterator[str]:
+def _list_copied(stage: DefinitionStage) -> Iterator[str]:
     for name, words, _, _ in stage.sections:
         if name == "files" and words.lower().startswith("from "):
             yield words[5:].strip()
 
 
-def _make_steps(stage: Stage) -> Iterator[BuildStep]:
+def _make_steps(stage: DefinitionStage) -> Iterator[BuildStep]:
     for name in ("labels", "environment", "files", "post"):  # files are there before %post
         for found, words, number, lines in stage.sections:
             if found == name:

@@ -76,7 +76,7 @@ def read_dockerfile(text: str, *, file: str) -> BuildFile:
         faults += make_config_error("init-from", message, at=Location(file=file), fix="name the base image").findings
     if faults:
         raise ConfigError(*sorted(faults, key=lambda one: (one.at and one.at.line) or 0))
-    return _Stages(found).make_build_file()
+    return _Stages(found).make_build_file(file)
 
 
 def _read_instructions(text: str, *, file: str, faults: list[Finding]) -> Iterator[Instruction]:
@@ -164,7 +164,7 @@ class _Stages:
         value = FLAG.sub("", self.stages[number][1][0].value)
         return expand(re.split(r"\s+as\s+", value, flags=re.IGNORECASE)[0].strip(), self.values)
 
-    def make_build_file(self) -> BuildFile:
+    def make_build_file(self, file: str) -> BuildFile:
         chain = [len(self.stages) - 1]
         while (before := self._find(self._base(chain[0]))) is not None and before < chain[0]:
             chain.insert(0, before)
@@ -180,6 +180,7 @@ class _Stages:
                 taken = [BuildStep(kind="left", line=first.line, text=first.text, why=UNUSED)]
             steps += taken
         return BuildFile(
+            file=file,
             what="a Dockerfile", base=self._base(chain[0]), base_line=self.stages[chain[0]][1][0].line,
             steps=tuple(steps), alone=True, values=self.values,
         )  # fmt: skip

@@ -76,7 +76,7 @@ OTHER, EMPTY = InstallCommand(kind="other"), InstallCommand(kind="nothing")
 
 def read_command(text: str, *, values: Mapping[str, str]) -> InstallCommand:
     """Find out what a command installs; `other` for one of another purpose, or that only a shell understands."""
-    plain = ANYWAY.sub("", QUIET.sub("", text))
+    plain = ANYWAY.sub("", QUIET.sub("", re.sub(r"[ \t]+", " ", text)))
     words = _split_words(plain, values)
     if words is None:
         return EMPTY if NOTHING.fullmatch(" ".join(plain.split())) else OTHER
@@ -171,7 +171,7 @@ def _read_pip(words: list[str]) -> InstallCommand:
 
 
 def _read_options(words: list[str], *, valued: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """The options of a command line with their values; "" with a word that is none."""
+    """The options of a command line with their values; a word that belongs to no option has ""."""
     index = 0
     while index < len(words):
         word = words[index]
