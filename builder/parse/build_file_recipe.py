@@ -88,7 +88,9 @@ class _Converter:
 
     def _convert_base(self) -> None:
         base, line = read_base(self.build.base), self.build.base_line
-        if base.image:
+        if not self.build.base:
+            pass  # it is left among the steps
+        elif base.image:
             self._add("base", base.image, line)
         else:
             self.draft.leave(line, self.build.base, SITES_BASE)
@@ -134,6 +136,7 @@ class _Converter:
             raise make_config_error("init-from", message, at=Location(file=self.build.file), fix="write less into it")
         for command in commands:
             text = command.text if "<<" in command.text else re.sub(r"(?<![ \t])[ \t]*\\\n[ \t]*", " ", command.text)
+            text = re.sub(r"(?<!\s)\s*\\\Z", "", text)  # what it was continued with was empty
             text = text if re.search(r"['\"\n\\]", text) else " ".join(text.split())
             if "\n" in text:
                 before = script.text[: command.start]
@@ -373,4 +376,4 @@ class _Converter:
 
 
 def _is_local(word: str) -> bool:
-    return LOCAL.match(word) is not None or (word.endswith((".whl", ".tar.gz")) and "://" not in word)
+    return LOCAL.match(word) is not None or (word.endswith((".whl", ".tar.gz", ".zip")) and "://" not in word)

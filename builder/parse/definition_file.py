@@ -57,6 +57,9 @@ def read_definition(text: str, *, file: str) -> BuildFile:
         raise make_config_error("init-from", message, at=Location(file=file), fix=fix)
     by_name = {stage.header.get("stage", "").lower(): stage for stage in stages[:-1]}
     steps: list[BuildStep] = []
+    if agent not in AGENTS:
+        why = "a base image is one of a registry or a file; the site's is taken"
+        steps.append(BuildStep(kind="left", line=last.line, text=f"Bootstrap: {agent} {image}".rstrip(), why=why))
     for word in dict.fromkeys(_list_copied(last)):
         other = by_name.get(word.lower())
         if other is not None:
@@ -65,7 +68,7 @@ def read_definition(text: str, *, file: str) -> BuildFile:
     steps += _make_steps(last)
     return BuildFile(
         file=file,
-        what="a definition file", base=f"{AGENTS[agent]}{image}" if agent in AGENTS else f"{agent}:{image}",
+        what="a definition file", base=f"{AGENTS[agent]}{image}" if agent in AGENTS else "",
         base_line=last.line, steps=tuple(steps), alone=False,
     )  # fmt: skip
 
@@ -136,8 +139,9 @@ def _read_section(name: str, words: str, number: int, lines: list[str]) -> Itera
         if not plain or plain.startswith("#"):
             continue
         if name == "labels":
-            key, _, value = plain.partition(" ")
-            yield BuildStep(kind="label", line=line_number, text=plain, name=key, value=value.strip().strip("\"'"))
+            match = re.match(r"([^\s=:]+)[\s=:]*(.*)", plain)
+            key, value = match.groups() if match else (plain, "")
+            yield BuildStep(kind="label", line=line_number, text=plain, name=key, value=value.strip("\"'"))
         elif name == "files":
             yield _make_copy(plain, line_number, stage=words)
         else:

@@ -71,6 +71,7 @@ SUPPLIED = {
     "path-refused",
     "output-exists",
     "init-exists",
+    "init-from",
 }
 
 

@@ -1,4 +1,4 @@
-"""recipe init --from: Dockerfiles and definition files by the patterns that people publish, and what is wrong with some."""
+"""recipe init --from: build files by the patterns that people publish, and what is wrong with some."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from builder.cli.main import run
 from builder.parse.build_file import expand
 from builder.parse.definition_file import read_definition
 from builder.parse.dockerfile import read_dockerfile
+from builder.parse.install_commands import read_command
 from builder.parse.recipe import load_recipe
 from builder.parse.shell_text import split_commands
 
@@ -184,7 +185,7 @@ FAULTS: list[tuple[str, bytes | None, str]] = [
     ("Dockerfile", b"ARG A=1\nRUN echo\n", "the Dockerfile has no FROM, and so no image"),
     ("Dockerfile", b"FROM ubuntu:22.04\nRUN echo hello\n", "'Dockerfile' installs nothing that a recipe can name"),
     ("env.yml", b"name: x\ndependencies: [python]\n", "'env.yml' is an environment file already"),
-    ("cut.sif", b"#!/usr/bin/env run\n".ljust(32, b"\0") + b"SIF_MAGIC\0" + b"01\0", "the image 'cut.sif' cannot be read"),
+    ("cut.sif", b"#!/bin/x\n".ljust(32, b"\0") + b"SIF_MAGIC\0" + b"01\0", "the image 'cut.sif' cannot be read"),
     ("other.tar", b"hsqs" + b"\0" * 200, "no file of the image can be read"),
 ]  # fmt: skip
 
@@ -269,3 +270,64 @@ def test_an_image_without_one_is_read_by_its_packages(tmp_path: Path) -> None:
     assert [spec.text for spec in recipe.conda] == ["numpy=1.26.4", "python=3.11.9"]
     assert [line.text for line in recipe.pip] == ["rich==13.7.1", "torch"]
     assert recipe.channels == ("conda-forge",)
+
+
+def test_the_example_of_the_page_is_what_is_written(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "from-dockerfile.md").read_text(encoding="utf-8")
+    source, written = re.findall(r"^```(?:text|yaml)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text(source)
+    (folder / "train.py").write_text("print(1)\n")
+    assert run(["init", "--from", str(folder / "Dockerfile"), "-o", str(folder)]) == 0
+    assert (folder / "environment.yml").read_text().split("\n", 2)[2] == written
+
+
+DEFINITION_BASES = [
+    ("Bootstrap: library\nFrom: a/b/c:1\n", "library://a/b/c:1", ""),
+    ("Bootstrap: localimage\nFrom: ./x.sif\n", "./x.sif", ""),
+    ("BootStrap:oras\nFrom:example.org/x:1\n", "oras://example.org/x:1", ""),
+    ("Bootstrap: debootstrap\nOSVersion: bookworm\nMirrorURL: https://deb.example.org\n", "", "debootstrap"),
+    ("Bootstrap: shub\nFrom: a/b\n", "", "shub a/b"),
+    ("From: Example/Case:1\nBootstrap: docker\n", "docker://Example/Case:1", ""),
+]
+
+
+@rows(("header", "base", "left"), DEFINITION_BASES)
+def test_the_base_of_a_definition_file(header: str, base: str, left: str) -> None:
+    build = read_definition(header + "%post\n    pip install rich\n", file="x.def")
+    assert build.base == base
+    agents = [step.text for step in build.steps if step.text.startswith("Bootstrap")]
+    assert agents == ([f"Bootstrap: {left}"] if left else [])
+
+
+INSTALLS = [
+    ("yes | sudo apt-get -qq install -y a=1:2 --no-install-recommends b", "system", ("a=1:2", "b")),
+    ("apk add --no-cache tini", "system", ("tini",)),
+    ("apt-get update", "nothing", ()),
+    ("/opt/conda/bin/pip --no-cache-dir install -q 'a>=1' b==2 || true", "pip", ("a>=1", "b==2")),
+    ("pip install a>=1.0 > /dev/null 2>&1", "pip", ("a>=1.0",)),
+    ("python3.11 -m pip install $X", "pip", ("x", "y")),
+    ("uv pip install --system a", "pip", ("a",)),
+    ("pip install --upgrade pip setuptools", "nothing", ()),
+    ("pip install --no-deps a", "other", ()),
+    ("CFLAGS=-O2 pip install a", "other", ()),
+    ("MPICC=cc pip install --no-binary=mpi4py mpi4py", "pip", ("mpi4py",)),
+    ("pip install $UNKNOWN", "other", ()),
+    ("conda run -n x pip install a", "pip", ("a",)),
+    ("mamba install -y -c conda-forge a=1 b", "conda", ("a=1", "b")),
+    ("conda create -n x", "nothing", ()),
+    ("micromamba install -y -f env.yml", "environment", ()),
+    ("conda env create", "environment", ()),
+    ("export A=1 B=2", "set", ()),
+    ("cd /opt", "folder", ("/opt",)),
+    ("rm Miniconda3-latest-Linux-x86_64.sh", "nothing", ()),
+    ("rm -rf /opt/data", "other", ()),
+    ("curl x | sh", "other", ()),
+]
+
+
+@rows(("text", "kind", "words"), INSTALLS)
+def test_what_a_command_installs(text: str, kind: str, words: tuple[str, ...]) -> None:
+    found = read_command(text, values={"X": "x y"})
+    assert (found.kind, found.words) == (kind, words)
