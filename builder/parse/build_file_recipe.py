@@ -13,7 +13,7 @@ from pathlib import Path
 
 from builder.model.finding import ConfigError, Location
 from builder.model.text import make_config_error, sanitize
-from builder.parse.build_file import BuildFile, BuildStep, Script, has_variable
+from builder.parse.build_file import BuildFile, BuildStep, Script, has_variable, is_variable
 from builder.parse.container import SYSTEM
 from builder.parse.image_paths import ImagePaths
 from builder.parse.install_commands import SETTINGS, InstallCommand, read_command
@@ -63,7 +63,7 @@ LOCAL = re.compile(r"\.{0,2}/|\.{1,2}(?:\[|$)")
 
 def convert_build_file(build: BuildFile, *, folder: Path, prefix: str) -> RecipeDraft:
     """Convert a file; `folder` is what its sources are relative to, `prefix` the way there from the recipe's folder."""
-    return _Converter(build, paths=ImagePaths(folder=folder, prefix=prefix)).convert()
+    return _Converter(build, paths=ImagePaths(folder=folder, prefix=prefix, context=build.alone)).convert()
 
 
 class _Converter:
@@ -115,7 +115,7 @@ class _Converter:
 
     def _convert_variable(self, step: BuildStep) -> None:
         name, value = step.name, step.value
-        if not has_variable(value):
+        if is_variable(name) and not has_variable(value):
             self.values[name] = value
             self.exports[name] = (f"export {name}={shlex.quote(value)}", False)
         if step.kind == "argument" or step.packages:

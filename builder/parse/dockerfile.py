@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from builder.model.finding import ConfigError, Finding, Location
@@ -145,7 +146,8 @@ class _Stages:
         self.values: dict[str, str] = {}
         for one in found[:first]:
             if one.name == "ARG":
-                self.values |= dict(_read_pairs(one.value, self.values))
+                with suppress(ValueError):  # quotes that are not closed
+                    self.values |= dict(_read_pairs(one.value, self.values))
         self.stages: list[tuple[str, list[Instruction]]] = []
         for one in found[first:]:
             if one.name == "FROM":
@@ -263,8 +265,8 @@ def _make_run(one: Instruction) -> BuildStep:
         first, body = one.bodies[0]
         value, places = body, _number_lines(body, first=first + 1)
     elif one.bodies:
-        words_of = [match[2] for match in HERE.findall(value)]
-        for word, (_, body) in zip(words_of, one.bodies, strict=True):
+        words_of = [match[2] for match in HERE.findall(one.value)]
+        for word, (_, body) in zip(words_of, one.bodies, strict=False):
             value += f"\n{body}\n{word}"
     return BuildStep(kind="run", line=one.line, text=one.text, script=Script(text=value, places=tuple(places)))
 

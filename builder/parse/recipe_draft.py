@@ -118,7 +118,7 @@ def _describe(item: DraftItem) -> str:
 def _render(draft: RecipeDraft, *, name: str, source: str) -> tuple[str, list[DraftItem | None]]:
     """Write the file; for each of its lines the item that it is of."""
     rows: list[tuple[str, DraftItem | None]] = [
-        (f"# Made of {_comment(source)}: read it before you build it.", None), (f"name: {name}", None),
+        (f"# Made of {_comment(source)}: read it before you build it.", None), (f"name: {_scalar(name)}", None),
     ]  # fmt: skip
     if channels := draft.select("channels"):
         rows += [("channels:", None), *((f"  - {_scalar(one.value)}{_note(one)}", one) for one in channels)]

@@ -331,3 +331,34 @@ INSTALLS = [
 def test_what_a_command_installs(text: str, kind: str, words: tuple[str, ...]) -> None:
     found = read_command(text, values={"X": "x y"})
     assert (found.kind, found.words) == (kind, words)
+
+
+def test_security_02_nothing_outside_of_the_folder_is_read(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("only-mine\n")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "link.txt").symlink_to("../secret.txt")
+    text = "FROM python:3.12\nCOPY link.txt /opt/\nCOPY ../secret.txt {0} /\nRUN pip install rich -r /opt/link.txt\n"
+    (folder / "Dockerfile").write_text(text.format(tmp_path / "secret.txt"))
+    (folder / "x.def").write_text(
+        f"Bootstrap: docker\nFrom: a\n%files\n    {tmp_path}/secret.txt /r.txt\n%post\n    pip install rich -r /r.txt\n"
+    )
+    for name in ("Dockerfile", "x.def"):
+        assert run(["init", "--from", str(folder / name), "-o", str(folder / f"{name}.yml")]) == 0
+        assert "only-mine" not in (folder / f"{name}.yml").read_text()
+        assert "rich" in load_recipe(folder / f"{name}.yml").list_names()
+
+
+ODD = (
+    'ARG A="open\nFROM python:3.12\nRUN pip install rich\n',
+    "FROM python:3.12\nENV A[=1 B=2\nRUN pip install rich && make $A[\n",
+    "FROM python:3.12\nCOPY a** [x /opt/\nRUN pip install rich\n",
+    "FROM python:3.12\nRUN --x=<<EOF python - <<EOF\na\nEOF\nb\nEOF\nRUN pip install rich\n",
+)  # fmt: skip
+
+
+@rows("text", ODD)
+def test_odd_files_become_recipes_all_the_same(text: str, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(text)
+    assert run(["init", "--from", str(tmp_path / "Dockerfile"), "-f", "-o", str(tmp_path / "x.yml")]) == 0
+    assert "rich" in load_recipe(tmp_path / "x.yml").list_names()
