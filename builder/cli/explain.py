@@ -180,8 +180,9 @@ CLASSES = (
     CodeClass(
         text="The command line or a variable of the environment is faulty: see its `--help`.",
         codes=split_words(
-            "base-missing code-unknown command-unknown fetch-backend ignore init-exists init-unknown "
-            "input-option nothing-exact option-value path-missing path-special stdin unknown-step usage variable"
+            "base-missing code-unknown command-unknown fetch-backend ignore init-exists init-from "
+            "init-unknown input-option nothing-exact option-value path-missing path-special stdin unknown-step usage "
+            "variable"
         ),
     ),
     CodeClass(

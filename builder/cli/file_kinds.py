@@ -21,7 +21,7 @@ Kind = Literal[
 HEAD = 65_536  # bytes of a file that say what it is
 # Keys that every site file of a user's has, and that no environment file has.
 SITE_KEYS = re.compile(r"^(?:extends|scheduler|base_images)\s*:", re.MULTILINE)
-ENVIRONMENT_KEYS = re.compile(r"^(?:dependencies|channels)\s*:", re.MULTILINE)
+ENVIRONMENT_KEYS = re.compile(r"^(?:dependencies|channels|container)\s*:", re.MULTILINE)
 # Of a project that lists packages, and of an environment in JSON; many a pyproject.toml is for a linter alone.
 PROJECT_KEYS = (
     r"^\[(?:project|dependency-groups|workspace|dependencies|pypi-dependencies|tool\.pixi\.[^\]\n]*)\]"

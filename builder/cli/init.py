@@ -83,7 +83,8 @@ def _check_alone(other: Path, words: list[str], *, more: bool) -> None:
     """Raise ConfigError for words and options that have no meaning with --from."""
     if words or more:
         what = f"'{words[0]}' is an argument" if words else "--list or --detect is an option"
-        fix = f"`recipe init --from {quote(str(other))}`; -o names the new file"
+        source = "Dockerfile" if str(other).startswith("-") else quote(str(other))
+        fix = f"`recipe init --from {source}`; -o names the new file"
         raise ConfigError(Finding(code="usage", message=f"{what} too many: --from names the source", fix=fix))
 
 

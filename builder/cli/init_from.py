@@ -19,7 +19,7 @@ from builder.parse.definition_file import is_definition, read_definition
 from builder.parse.dockerfile import is_dockerfile, read_dockerfile
 from builder.parse.environment_yml import name_from
 from builder.parse.recipe_draft import RecipeDraft, write_draft
-from builder.parse.yaml import read_text
+from builder.parse.yaml import read_text, suggest_path
 from builder.system.files import write_atomic
 
 SUFFIXES = (".yml", ".yaml")
@@ -49,7 +49,8 @@ def write_environment_file(source: Path, *, output: Path | None, force: bool) ->
         "variable": len({**recipe.container.env, **recipe.variables}),
         "command": len(recipe.container.run),
     }
-    echo(f"by {by}: {', '.join(_count(word, number) for word, number in parts.items() if number)}", err=True)
+    counted = ", ".join(_count(word, number) for word, number in parts.items() if number)
+    echo(f"by {by}: {counted or 'a base image alone'}", err=True)
     if draft.left:
         echo(f"not taken over: {_count('line', len(draft.left))}, listed at the end of the file", err=True)
     echo(f"next: read it, then recipe check all {quote(str(target))}", err=True)
@@ -90,7 +91,11 @@ def _check_target(target: Path, *, source: Path, force: bool) -> None:
 
 def _read_source(source: Path, *, prefix: str) -> tuple[RecipeDraft, str]:
     """Read the other file by its content; the draft, and what it was made by."""
-    kind = find_kind(source) if exists(source) else None
+    if not exists(source):
+        message = f"'{sanitize(str(source), limit=400)}' does not exist"
+        at = Location(file=str(source))
+        raise ConfigError(Finding(code="init-from", message=message, at=at, fix=suggest_path(source, other=KNOWN)))
+    kind = find_kind(source)
     if kind == "a folder" and (inner := _find_inside(source)):
         message = f"'{source}' is a folder with a build file in it"
         fix = f"`recipe init --from {quote(str(inner))}`"
@@ -99,7 +104,9 @@ def _read_source(source: Path, *, prefix: str) -> tuple[RecipeDraft, str]:
         return convert_image(source, prefix=prefix)
     if kind == "a file of another kind":
         raise _make_error(source, "is neither text nor an image")
-    text = read_text(source, what="build file", limit=SIZE_LIMIT)
+    text = read_text(source, what="build file")
+    if len(text) > SIZE_LIMIT:
+        raise _make_error(source, f"has more than {SIZE_LIMIT // 1024} KiB of text, and is hardly a build file")
     if is_definition(text):
         build = read_definition(text, file=str(source))
     elif is_dockerfile(text):

@@ -20,17 +20,21 @@ from builder.parse.recipe_draft import DraftItem, RecipeDraft
 from builder.parse.vendor_pins import CONDA_LIBRARIES, CONDA_TORCH, SITES_BASE, open_requirement, read_base
 from builder.sif.sif import MAGIC, SifError, read_object, read_sif
 
+OWN_FOLDER = "/opt/recipe/"  # in a definition file of ours, whose folder is not in the image
 INSTALLERS = re.compile(r"pip|setuptools|wheel|uv|conda.*|mamba|libmamba.*|_.*|anaconda-.*|menuinst|boltons")
 DISTRIBUTION = re.compile(r"/?usr/lib/python3(?:\.\d+)?(?:/dist-packages|/site-packages)?$")
 
 
 def convert_image(image: Path, *, prefix: str) -> tuple[RecipeDraft, str]:
-    """Convert an image, and say by what of it; raises ConfigError. Files that went into it are not on this machine."""
+    """Convert an image, and say by what of it; raises ConfigError.
+
+    The definition file counts where it installs something, by files that are next to the image if by any.
+    """
     text = _read_definition_object(image)
-    if text is not None and is_definition(text):
+    if text is not None and is_definition(text) and OWN_FOLDER not in text:
         build = read_definition(text, file=str(image))
-        if any(step.kind == "run" for step in build.steps):
-            draft = convert_build_file(build, folder=image.parent, prefix=prefix)
+        draft = convert_build_file(build, folder=image.parent, prefix=prefix)
+        if any(step.kind == "run" for step in build.steps) and not any(one.missing for one in draft.left):
             return draft, "the definition file in it"
     return _convert_contents(read_contents(image)), "the packages in it"
 

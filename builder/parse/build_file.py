@@ -10,8 +10,9 @@ from typing import Literal
 
 from builder.model.text import VARIABLE
 
-SIZE_LIMIT = 1024 * 1024  # bytes of a file
+SIZE_LIMIT = 128 * 1024  # characters of a file; a long one has a tenth
 StepKind = Literal["run", "variable", "argument", "label", "copy", "folder", "left"]
+VALUE_LIMIT = 32 * 1024  # characters of a value in which others are
 ONLY_PACKAGES = "of this stage only the packages for Python are taken"
 REFERENCE = re.compile(
     r"\\\$|\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?(?P<sign>[-+])(?P<other>[^{}$]*))?\})"
@@ -54,6 +55,7 @@ class BuildStep:
 class BuildFile:
     """A file that builds an image. `alone`: each run is a shell of its own, which begins in the last folder."""
 
+    file: str
     what: str
     base: str  # as the file names it, with its scheme where it has one
     base_line: int
@@ -63,7 +65,10 @@ class BuildFile:
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replace $NAME, ${NAME}, ${NAME:-other} and ${NAME:+other}; a name without a value stays."""
+    """Replace $NAME, ${NAME}, ${NAME:-other} and ${NAME:+other}; a name without a value stays.
+
+    A text that would become too long stays, too.
+    """
 
     def replace(match: re.Match[str]) -> str:
         name = match["plain"] or match["name"]
@@ -76,7 +81,8 @@ def expand(text: str, values: Mapping[str, str]) -> str:
             return match[0]
         return value if value else other
 
-    return REFERENCE.sub(replace, text)
+    found = REFERENCE.sub(replace, text)
+    return found if len(found) <= VALUE_LIMIT else text
 
 
 def has_variable(text: str) -> bool:

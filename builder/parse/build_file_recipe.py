@@ -12,8 +12,8 @@ import textwrap
 from pathlib import Path
 
 from builder.model.finding import ConfigError, Location
-from builder.model.text import sanitize
-from builder.parse.build_file import BuildFile, BuildStep, Script, has_variable
+from builder.model.text import make_config_error, sanitize
+from builder.parse.build_file import BuildFile, BuildStep, Script, has_variable, is_variable
 from builder.parse.container import SYSTEM
 from builder.parse.image_paths import ImagePaths
 from builder.parse.install_commands import SETTINGS, InstallCommand, read_command
@@ -57,12 +57,13 @@ NEEDLESS = (
 )  # fmt: skip
 OWN_PATH = re.compile(r"conda|mamba|venv|virtualenv|miniforge")
 VENDOR_WORDS = re.compile(r"\+(?:cu\d|rocm|xpu|cpu)|pytorch\.org/whl|^\s*(?:nvidia-|pytorch-triton)", re.MULTILINE)
+COMMAND_LIMIT = 5000
 LOCAL = re.compile(r"\.{0,2}/|\.{1,2}(?:\[|$)")
 
 
 def convert_build_file(build: BuildFile, *, folder: Path, prefix: str) -> RecipeDraft:
     """Convert a file; `folder` is what its sources are relative to, `prefix` the way there from the recipe's folder."""
-    return _Converter(build, paths=ImagePaths(folder=folder, prefix=prefix)).convert()
+    return _Converter(build, paths=ImagePaths(folder=folder, prefix=prefix, context=build.alone)).convert()
 
 
 class _Converter:
@@ -71,6 +72,7 @@ class _Converter:
         self.draft = RecipeDraft()
         self.values: dict[str, str] = {}
         self.exports: dict[str, tuple[str, bool]] = {}  # commands that set variables; whether each command needs it
+        self.count = 0  # commands so far
         self.inside = ""  # the folder in which the last kept command was
         self.python: tuple[str, int] | None = None
 
@@ -86,7 +88,9 @@ class _Converter:
 
     def _convert_base(self) -> None:
         base, line = read_base(self.build.base), self.build.base_line
-        if base.image:
+        if not self.build.base:
+            pass  # it is left among the steps
+        elif base.image:
             self._add("base", base.image, line)
         else:
             self.draft.leave(line, self.build.base, SITES_BASE)
@@ -111,7 +115,7 @@ class _Converter:
 
     def _convert_variable(self, step: BuildStep) -> None:
         name, value = step.name, step.value
-        if not has_variable(value):
+        if is_variable(name) and not has_variable(value):
             self.values[name] = value
             self.exports[name] = (f"export {name}={shlex.quote(value)}", False)
         if step.kind == "argument" or step.packages:
@@ -125,11 +129,18 @@ class _Converter:
 
     def _convert_script(self, script: Script, *, packages: bool) -> None:
         begin = self.paths.folder_inside
-        for command in split_commands(script.text):
-            text = command.text if "<<" in command.text else re.sub(r"[ \t]*\\\n[ \t]*", " ", command.text)
+        commands = split_commands(script.text)
+        self.count += len(commands)
+        if self.count > COMMAND_LIMIT:
+            message = f"the file has more than {COMMAND_LIMIT} commands"
+            raise make_config_error("init-from", message, at=Location(file=self.build.file), fix="write less into it")
+        for command in commands:
+            text = command.text if "<<" in command.text else re.sub(r"(?<![ \t])[ \t]*\\\n[ \t]*", " ", command.text)
+            text = re.sub(r"(?<!\s)\s*\\\Z", "", text)  # what it was continued with was empty
             text = text if re.search(r"['\"\n\\]", text) else " ".join(text.split())
-            indent = re.search(r"[ \t]*\Z", script.text[: command.start])
-            text = textwrap.dedent((indent[0] if indent else "") + text).lstrip() if "\n" in text else text
+            if "\n" in text:
+                before = script.text[: command.start]
+                text = textwrap.dedent(before[len(before.rstrip(" \t")) :] + text).lstrip()
             line = script.find_line(command.start)
             found = read_command(text, values=self.values)
             if found.kind == "set":
@@ -249,7 +260,7 @@ class _Converter:
             self.draft.leave(line, text, error.findings[0].message)
             return
         if content is None:
-            self.draft.leave(line, text, f"there is no '{sanitize(path)}' in the folder of the file")
+            self.draft.leave(line, text, f"there is no '{sanitize(path)}' in the folder of the file", missing=True)
             return
         self.paths.read.add(source)
         if not by_index and not VENDOR_WORDS.search(content):
@@ -297,7 +308,7 @@ class _Converter:
         for name, path in found.options:
             source = self.paths.find_source(path) if name == "--file" else ""
             if name == "--file" and not source:
-                self.draft.leave(line, text, f"there is no '{sanitize(path)}' in the folder of the file")
+                self.draft.leave(line, text, f"there is no '{sanitize(path)}' in the folder of the file", missing=True)
             elif name == "--file":
                 self._take_environment(source, text, line)
         self._convert_conda(found, line)
@@ -365,4 +376,4 @@ class _Converter:
 
 
 def _is_local(word: str) -> bool:
-    return LOCAL.match(word) is not None or (word.endswith((".whl", ".tar.gz")) and "://" not in word)
+    return LOCAL.match(word) is not None or (word.endswith((".whl", ".tar.gz", ".zip")) and "://" not in word)

@@ -33,7 +33,7 @@ AGENTS = {"docker": "docker://", "library": "library://", "oras": "oras://", "lo
 
 
 @dataclass(kw_only=True)
-class Stage:
+class DefinitionStage:
     """One stage: its header, and its sections with the number of the first line of each."""
 
     line: int
@@ -57,6 +57,9 @@ def read_definition(text: str, *, file: str) -> BuildFile:
         raise make_config_error("init-from", message, at=Location(file=file), fix=fix)
     by_name = {stage.header.get("stage", "").lower(): stage for stage in stages[:-1]}
     steps: list[BuildStep] = []
+    if agent not in AGENTS:
+        why = "a base image is one of a registry or a file; the site's is taken"
+        steps.append(BuildStep(kind="left", line=last.line, text=f"Bootstrap: {agent} {image}".rstrip(), why=why))
     for word in dict.fromkeys(_list_copied(last)):
         other = by_name.get(word.lower())
         if other is not None:
@@ -64,7 +67,8 @@ def read_definition(text: str, *, file: str) -> BuildFile:
             steps.append(BuildStep(kind="left", line=other.line, text=f"Stage: {word}", why=ONLY_PACKAGES))
     steps += _make_steps(last)
     return BuildFile(
-        what="a definition file", base=f"{AGENTS[agent]}{image}" if agent in AGENTS else f"{agent}:{image}",
+        file=file,
+        what="a definition file", base=f"{AGENTS[agent]}{image}" if agent in AGENTS else "",
         base_line=last.line, steps=tuple(steps), alone=False,
     )  # fmt: skip
 
@@ -77,15 +81,15 @@ def _fill_arguments(text: str) -> str:
     return ARGUMENT.sub(lambda match: values.get(match[1], match[0]), text)
 
 
-def _split_stages(text: str) -> list[Stage]:
-    stages: list[Stage] = []
+def _split_stages(text: str) -> list[DefinitionStage]:
+    stages: list[DefinitionStage] = []
     section: list[str] | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         begins = FIRST.match(line) is not None
         if not stages and not begins and (not line.strip() or line.lstrip().startswith("#")):
             continue
         if not stages or (begins and "bootstrap" in stages[-1].header):
-            stages.append(Stage(line=number))
+            stages.append(DefinitionStage(line=number))
             section = None
         match = SECTION.match(line)
         if match and (match[1].lower() in SECTIONS or match[1].lower().startswith("app")):
@@ -97,16 +101,16 @@ def _split_stages(text: str) -> list[Stage]:
             stages[-1].header[header[1].lower()] = header[2]
             if header[1].lower() == "from":
                 stages[-1].line = number
-    return stages or [Stage(line=1)]
+    return stages or [DefinitionStage(line=1)]
 
 
-def _list_copied(stage: Stage) -> Iterator[str]:
+def _list_copied(stage: DefinitionStage) -> Iterator[str]:
     for name, words, _, _ in stage.sections:
         if name == "files" and words.lower().startswith("from "):
             yield words[5:].strip()
 
 
-def _make_steps(stage: Stage) -> Iterator[BuildStep]:
+def _make_steps(stage: DefinitionStage) -> Iterator[BuildStep]:
     for name in ("labels", "environment", "files", "post"):  # files are there before %post
         for found, words, number, lines in stage.sections:
             if found == name:
@@ -135,8 +139,9 @@ def _read_section(name: str, words: str, number: int, lines: list[str]) -> Itera
         if not plain or plain.startswith("#"):
             continue
         if name == "labels":
-            key, _, value = plain.partition(" ")
-            yield BuildStep(kind="label", line=line_number, text=plain, name=key, value=value.strip().strip("\"'"))
+            match = re.match(r"([^\s=:]+)[\s=:]*(.*)", plain)
+            key, value = match.groups() if match else (plain, "")
+            yield BuildStep(kind="label", line=line_number, text=plain, name=key, value=value.strip("\"'"))
         elif name == "files":
             yield _make_copy(plain, line_number, stage=words)
         else:

@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from builder.model.finding import ConfigError, Finding, Location
@@ -76,7 +77,7 @@ def read_dockerfile(text: str, *, file: str) -> BuildFile:
         faults += make_config_error("init-from", message, at=Location(file=file), fix="name the base image").findings
     if faults:
         raise ConfigError(*sorted(faults, key=lambda one: (one.at and one.at.line) or 0))
-    return _Stages(found).make_build_file()
+    return _Stages(found).make_build_file(file)
 
 
 def _read_instructions(text: str, *, file: str, faults: list[Finding]) -> Iterator[Instruction]:
@@ -145,7 +146,8 @@ class _Stages:
         self.values: dict[str, str] = {}
         for one in found[:first]:
             if one.name == "ARG":
-                self.values |= dict(_read_pairs(one.value, self.values))
+                with suppress(ValueError):  # quotes that are not closed
+                    self.values |= dict(_read_pairs(one.value, self.values))
         self.stages: list[tuple[str, list[Instruction]]] = []
         for one in found[first:]:
             if one.name == "FROM":
@@ -164,7 +166,7 @@ class _Stages:
         value = FLAG.sub("", self.stages[number][1][0].value)
         return expand(re.split(r"\s+as\s+", value, flags=re.IGNORECASE)[0].strip(), self.values)
 
-    def make_build_file(self) -> BuildFile:
+    def make_build_file(self, file: str) -> BuildFile:
         chain = [len(self.stages) - 1]
         while (before := self._find(self._base(chain[0]))) is not None and before < chain[0]:
             chain.insert(0, before)
@@ -180,6 +182,7 @@ class _Stages:
                 taken = [BuildStep(kind="left", line=first.line, text=first.text, why=UNUSED)]
             steps += taken
         return BuildFile(
+            file=file,
             what="a Dockerfile", base=self._base(chain[0]), base_line=self.stages[chain[0]][1][0].line,
             steps=tuple(steps), alone=True, values=self.values,
         )  # fmt: skip
@@ -262,8 +265,8 @@ def _make_run(one: Instruction) -> BuildStep:
         first, body = one.bodies[0]
         value, places = body, _number_lines(body, first=first + 1)
     elif one.bodies:
-        words_of = [match[2] for match in HERE.findall(value)]
-        for word, (_, body) in zip(words_of, one.bodies, strict=True):
+        words_of = [match[2] for match in HERE.findall(one.value)]
+        for word, (_, body) in zip(words_of, one.bodies, strict=False):
             value += f"\n{body}\n{word}"
     return BuildStep(kind="run", line=one.line, text=one.text, script=Script(text=value, places=tuple(places)))
 

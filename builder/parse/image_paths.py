@@ -21,6 +21,7 @@ class ImagePaths:
 
     folder: Path
     prefix: str
+    context: bool  # of Docker: nothing outside of the folder can be copied
     folder_inside: str = ""  # that commands begin in; "" as long as none is set
     copies: list[tuple[str, str, int]] = field(default_factory=list)  # source, target, line
     read: set[str] = field(default_factory=set)  # sources that the recipe has by their content
@@ -56,26 +57,36 @@ class ImagePaths:
             self.copies.append((name, target, step.line))
 
     def _list_sources(self, source: str) -> Iterator[str]:
-        plain = posixpath.normpath(source.lstrip("/") if not source.startswith("/") else source)
+        """The files and folders that a source names; `/x` of Docker is relative to the folder, too."""
+        plain = posixpath.normpath(source.lstrip("/") if self.context else source)
         if has_variable(source) or plain == ".." or plain.startswith("../"):
             return
-        local = plain if exists(self.folder / plain) else plain.lstrip("/")  # of Docker `/x` is in the context
-        if not GLOB.search(local):
-            if local and exists(self.folder / local):
-                yield local
+        if not GLOB.search(plain):
+            if exists(self.folder / plain):
+                yield plain
             return
-        for index, path in enumerate(sorted(self.folder.glob(local))):
+        if plain.startswith("/") or "**" in plain:
+            return
+        for index, path in enumerate(sorted(self.folder.glob(plain))):
             if index < GLOB_LIMIT:
                 yield path.relative_to(self.folder).as_posix()
 
+    def _can_read(self, source: str) -> bool:
+        """Whether a source is in the folder itself, and no link out of it."""
+        path = self.folder / source
+        return exists(path) and path.resolve().is_relative_to(self.folder.resolve())
+
     def find_source(self, path: str) -> str:
-        """The source of a path that a command names; "" for one that the build itself makes."""
+        """The source of a path that a command names; "" for one that the build itself makes, or that is elsewhere."""
         inside = self.join(path)
-        for source, target, _ in reversed(self.copies):
-            if inside == target:
-                return source
+        found = ""
+        for source, target, _ in self.copies:
             rest = inside.removeprefix(target.rstrip("/") + "/")
-            if rest != inside and exists(self.folder / source / rest):
-                return posixpath.normpath(posixpath.join(source, rest))
+            if inside == target:
+                found = source
+            elif rest != inside and exists(self.folder / source / rest):
+                found = posixpath.normpath(posixpath.join(source, rest))
         plain = posixpath.basename(inside)  # of a mount, or of a folder that something else fills
-        return plain if plain and path not in (".", "./") and (self.folder / plain).is_file() else ""
+        if not found and plain and path not in (".", "./") and (self.folder / plain).is_file():
+            found = plain
+        return found if found and self._can_read(found) else ""

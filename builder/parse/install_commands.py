@@ -12,6 +12,7 @@ from builder.parse.build_file import expand, has_variable, is_variable
 
 Kind = Literal["pip", "conda", "system", "environment", "set", "folder", "nothing", "other"]
 QUIET = re.compile(r"\s*(?:[012&]?>{1,2}\s*/dev/null|2>&1)")
+ANSWERED = re.compile(r"^(?:yes(?: \w+)?|echo (?:-\w+ )?['\"]?[yY][^|'\"]*['\"]?) ?\| ?")
 ANYWAY = re.compile(r"\s*\|\|\s*(?:true|:|exit\s+\d+|\(?exit \d+\)?)\s*$")
 OPERATOR = re.compile(r"[();<>|&]+")
 PIP = re.compile(r"(?:.*/)?pip[0-9.]*")
@@ -43,12 +44,13 @@ SYSTEM_VALUED = ("-t", "--target-release", "-o", "--option", "--enablerepo", "--
 NOTHING = re.compile(
     r"(?:apt-get|apt|aptitude|dnf|yum|microdnf|zypper|apk)\s+(?:-\S+\s+)*"
     r"(?:update|upgrade|dist-upgrade|clean|autoclean|autoremove|makecache|refresh|ref|clean all)\b.*"
-    r"|rm\s+-\w+\s+(?:\S*(?:/var/lib/apt|/var/cache|/tmp|\.cache|[Mm]iniconda|[Mm]iniforge|[Mm]ambaforge|Anaconda)\S*\s*)+"
+    r"|rm\s+(?:-\w+\s+)*(?:\S*(?:/var/lib/apt|/var/cache|/tmp|\.cache|[Mm]iniconda|[Mm]iniforge|[Mm]ambaforge|Anaconda)\S*\s*)+"
     r"|(?:\S*/)?(?:conda|mamba|micromamba)\s+(?:clean|init|update|activate|config|info|list|deactivate)\b.*"
     r"|(?:\S*/)?(?:pip[0-9.]*|python[0-9.]* -m pip|uv)\s+(?:cache|list|freeze|check|config|--version)\b.*"
     r"|(?:wget|curl)\s.*(?:[Mm]iniconda|[Mm]iniforge|[Mm]ambaforge|Anaconda)\S*\.sh\b.*"
     r"|(?:(?:/bin/)?(?:ba)?sh)\s+\S*(?:[Mm]iniconda|[Mm]iniforge|[Mm]ambaforge|Anaconda|conda)\S*\.sh\b.*"
-    r"|(?:source|\.)\s+\S*(?:/bin/activate|conda\.sh|\.bashrc|mamba\.sh)(?:\s+\S+)?|source activate\b.*"
+    r"|(?:source|\.)\s+\S*(?:/bin/activate|conda\.sh|\.bashrc|mamba\.sh|/environment|/10-docker\S*)(?:\s+\S+)?"
+    r"|source activate\b.*"
     r"|(?:uv|python[0-9.]* -m)\s+(?:venv|virtualenv|ensurepip)\b.*|virtualenv\s.*"
     r"|set\s+[-+].*|echo\s+[^<>|&]*|ldconfig|true|:|date|unset\s+[\w\s]+|which\s+\S+|hash -r|sync"
     r"|echo\s.*(?:conda|activate).*>>\s*\S*(?:environment|bashrc|profile)\S*"
@@ -76,7 +78,7 @@ OTHER, EMPTY = InstallCommand(kind="other"), InstallCommand(kind="nothing")
 
 def read_command(text: str, *, values: Mapping[str, str]) -> InstallCommand:
     """Find out what a command installs; `other` for one of another purpose, or that only a shell understands."""
-    plain = ANYWAY.sub("", QUIET.sub("", text))
+    plain = ANSWERED.sub("", ANYWAY.sub("", QUIET.sub("", re.sub(r"[ \t]+", " ", text))))
     words = _split_words(plain, values)
     if words is None:
         return EMPTY if NOTHING.fullmatch(" ".join(plain.split())) else OTHER
@@ -125,7 +127,7 @@ def _drop_prefix(words: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
         name, equals, value = words[0].partition("=")
         if equals and is_variable(name):
             pairs.append((name, value))
-        elif words[0] not in ("sudo", "time", "env", "exec"):
+        elif words[0] not in ("sudo", "time", "env", "exec", "eatmydata"):
             break
         words = words[1:]
     if len(words) > 1 and CONDA.fullmatch(words[0]) and words[1] == "run":
@@ -171,7 +173,7 @@ def _read_pip(words: list[str]) -> InstallCommand:
 
 
 def _read_options(words: list[str], *, valued: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """The options of a command line with their values; "" with a word that is none."""
+    """The options of a command line with their values; a word that belongs to no option has ""."""
     index = 0
     while index < len(words):
         word = words[index]

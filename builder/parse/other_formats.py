@@ -16,20 +16,22 @@ EXPORT = (
 )
 FREEZE = "activate the environment that it is of, then run `pip freeze > requirements.txt`"
 READ = "a conda environment.yml, a pip requirements.txt, a pyproject.toml, a pixi.toml or a pylock.toml is read"
+FROM = "`recipe init --from {file}` makes a recipe of it"
 NAMES = {
     "pixi.lock": ("a pixi lock file", "give the pixi.toml or the pyproject.toml that it was made from"),
     "pipfile": ("a Pipenv file", "run `pipenv requirements > requirements.txt`"),
     "pipfile.lock": ("a Pipenv lock file", "run `pipenv requirements > requirements.txt`"),
     "poetry.lock": ("a Poetry lock file", "run `poetry export -o requirements.txt`"),
     "setup.py": ("a Python program", "write its dependencies into a requirements.txt"),
-    "dockerfile": ("a Dockerfile", "write the packages it installs into an environment.yml"),
+    "dockerfile": ("a Dockerfile", FROM),
     "conda-lock.yml": ("a conda-lock file", "give the environment.yml that it was made from"),
 }
 IMAGE_FIX = "`recipe smoke SITE {file}` tests it, `recipe inspect {file}` shows what is in it"
 SUFFIXES = {
-    ".sif": ("an image by its name", "give the file that it was built from"),
-    ".simg": ("an image by its name", "give the file that it was built from"),
-    ".def": ("an Apptainer definition file", "write the packages it installs into an environment.yml"),
+    ".sif": ("an image by its name", f"give the file that it was built from, or {FROM}"),
+    ".simg": ("an image by its name", f"give the file that it was built from, or {FROM}"),
+    ".def": ("an Apptainer definition file", FROM),
+    ".dockerfile": ("a Dockerfile", FROM),
     ".lock": ("a lock file", "give the file that it was made from"),
     ".tar": ("an archive", "an image archive is no recipe"),
     ".ipynb": ("a notebook", "write the packages it uses into an environment.yml"),

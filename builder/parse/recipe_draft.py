@@ -40,6 +40,7 @@ class LeftLine:
     line: int
     text: str
     why: str
+    missing: bool = False  # it names a file of packages that is not there
 
 
 @dataclass(kw_only=True)
@@ -48,20 +49,21 @@ class RecipeDraft:
 
     items: list[DraftItem] = field(default_factory=list)
     left: list[LeftLine] = field(default_factory=list)
+    known: set[tuple[str, str, str]] = field(default_factory=set)
 
     def add(self, item: DraftItem) -> None:
-        """Add an item; a variable, a label and a target that are set again have the later value."""
-        if item.part in ("env", "labels"):
+        """Add an item; a variable and a label that are set again have the later value."""
+        value = "" if item.part in ("env", "labels") else item.value
+        key = (item.part, item.name, value)
+        if key in self.known and item.part in ("env", "labels"):
             self.items = [one for one in self.items if (one.part, one.name) != (item.part, item.name)]
-        known = {(one.part, one.name, one.value) for one in self.items if one.part != "run"}
-        if (item.part, item.name, item.value) not in known:
+        if item.part in ("run", "env", "labels") or key not in self.known:
             self.items.append(item)
+        self.known.add(key)
 
-    def leave(self, line: int, text: str, why: str) -> None:
+    def leave(self, line: int, text: str, why: str, *, missing: bool = False) -> None:
         """Note a line that is not in the recipe."""
-        one = LeftLine(line=line, text=text, why=why)
-        if one not in self.left:
-            self.left.append(one)
+        self.left.append(LeftLine(line=line, text=text, why=why, missing=missing))
 
     def select(self, part: Part) -> list[DraftItem]:
         return [one for one in self.items if one.part == part]
@@ -89,20 +91,23 @@ def _make_error(error: ConfigError, *, source: str) -> ConfigError:
 
 def _leave_faulty(draft: RecipeDraft, error: ConfigError, *, lines: Sequence[DraftItem | None]) -> bool:
     """Take the items out that a reader refuses; whether there was one."""
-    found = False
+    faulty: set[int] = set()
     for finding in error.findings:
         number = finding.at.line if finding.at and finding.at.line else 0
         item = lines[number - 1] if 0 < number <= len(lines) else None
-        other = [one for one in draft.items if finding.at and f" {Path(finding.at.file).name}" in f" {one.value}"]
-        item = item or next((one for one in other if one.part == "pip"), None)
-        if item is not None and item in draft.items:
-            draft.items.remove(item)
-            secret = "secret" in finding.code
-            draft.leave(
-                item.line, item.name or f"a value of {item.part}" if secret else _describe(item), finding.message
-            )
-            found = True
-    return found
+        item = item or _find_including(draft, finding)
+        if item is not None and id(item) not in faulty:
+            faulty.add(id(item))
+            secret = item.name or f"a value of {item.part}" if "secret" in finding.code else ""
+            draft.leave(item.line, secret or _describe(item), finding.message)
+    draft.items = [one for one in draft.items if id(one) not in faulty]
+    return bool(faulty)
+
+
+def _find_including(draft: RecipeDraft, finding: Finding) -> DraftItem | None:
+    """The line that names the file of requirements which has a fault."""
+    name = Path(finding.at.file).name if finding.at else ""
+    return next((one for one in draft.select("pip") if re.match(rf"-[rc] (?:.*/)?{re.escape(name)}$", one.value)), None)
 
 
 def _describe(item: DraftItem) -> str:
@@ -113,7 +118,7 @@ def _describe(item: DraftItem) -> str:
 def _render(draft: RecipeDraft, *, name: str, source: str) -> tuple[str, list[DraftItem | None]]:
     """Write the file; for each of its lines the item that it is of."""
     rows: list[tuple[str, DraftItem | None]] = [
-        (f"# Made of {_comment(source)}: read it before you build it.", None), (f"name: {name}", None),
+        (f"# Made of {_comment(source)}: read it before you build it.", None), (f"name: {_scalar(name)}", None),
     ]  # fmt: skip
     if channels := draft.select("channels"):
         rows += [("channels:", None), *((f"  - {_scalar(one.value)}{_note(one)}", one) for one in channels)]
@@ -158,7 +163,7 @@ def _block(text: str) -> str:
 def _render_left(left: Sequence[LeftLine]) -> Iterable[str]:
     if left:
         yield "# Not taken over:"
-    for one in sorted(left, key=lambda one: one.line):
+    for one in sorted(dict.fromkeys(left), key=lambda one: one.line):
         yield f"#   {f'line {one.line}: ' if one.line else ''}{_comment(one.text)}"
         yield f"#     {_comment(one.why)}"
 

@@ -11,6 +11,7 @@ BUILD = re.compile(r"\+(?:cu\d+|rocm[\d.]+|xpu|cpu)(?:[\w.]*)", re.IGNORECASE)
 # The indexes and the lists of wheels of one build: PyTorch's, and Intel's and AMD's of theirs.
 VENDOR_INDEX = re.compile(
     r"https?://(?:download(?:-r2)?\.pytorch\.org/(?:whl|libtorch)|pytorch-extension\.intel\.com|repo\.radeon\.com"
+    r"|(?:data\.pyg\.org|pytorch-geometric\.com)/whl/torch-[^/\s]*\+(?:cu|rocm)"
     r"|pypi\.(?:ngc\.)?nvidia\.com|pypi\.amd\.com|rocm\.\w+\.amd\.com)[^\s]*"
 )
 # Libraries of a vendor: they come with the torch of a site or are in its base image.

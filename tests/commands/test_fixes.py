@@ -45,6 +45,7 @@ RIGHT = {
     "cache": "cache {ls}",
     "doctor": "doctor {local} --offline",
     "init": "init {mnist} -o new.yml",
+    "init from": "init --from {Dockerfile} -o new.yml",
     "schema": "schema {site}",
     "config": "config --format {json}",
     "completion": "completion {bash}",
@@ -70,6 +71,7 @@ SUPPLIED = {
     "path-refused",
     "output-exists",
     "init-exists",
+    "init-from",
 }
 
 

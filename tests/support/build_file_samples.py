@@ -10,7 +10,8 @@ SAMPLES: Mapping[str, Mapping[str, str]] = {
     "old-cuda": {
         "Dockerfile": """FROM nvidia/cuda:11.6.0-base-ubuntu20.04 as base
 RUN apt-get update && apt-get install -y python3-pip && \\
-    pip3 install torch==1.10.1+cu113 torchvision==0.11.2+cu113 -f https://download.pytorch.org/whl/cu113/torch_stable.html && \\
+    pip3 install torch==1.10.1+cu113 torchvision==0.11.2+cu113 \\
+    -f https://download.pytorch.org/whl/cu113/torch_stable.html && \\
     pip3 install numpy
 """
     },
@@ -248,7 +249,7 @@ Bootstrap:docker
     echo ". /opt/conda/etc/profile.d/conda.sh" >> ~/.bashrc
     rm environment.yml
 """,
-        "environment.yml": "name: demo\nchannels: [conda-forge, bioconda]\ndependencies: [python=3.11, samtools=1.19]\n",
+        "environment.yml": "channels: [conda-forge, bioconda]\ndependencies: [python=3.11, samtools=1.19]\n",
     },
     "stages-and-arguments": {
         "demo.def": """Bootstrap: docker

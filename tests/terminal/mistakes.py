@@ -260,6 +260,11 @@ WORDS = [
     Mistake(number="28e", line="recipe init site Tiger!", code=2, what="'Tiger!' cannot be the name of a site", fix=TICKS, cure=line()),
     Mistake(number="28f", line="recipe init site tiger -o x.yaml", code=2, what="'x.yaml' is not the file of the site 'tiger'", fix=TICKS, cure=line()),
     Mistake(number="28g", line="recipe init mnist --detect", code=2, what="--detect is for the file of a site", fix=TICKS, cure=line()),
+    Mistake(number="28h", line="recipe init --from Dockerfil", code=2, what="'Dockerfil' does not exist", fix="did you mean '(Dockerfile)'", files={"Dockerfile": "FROM python:3.12\nRUN pip install rich\n"}, cure=word("Dockerfil")),
+    Mistake(number="28i", line="recipe init --from notes.txt", code=2, what="'notes.txt' is an environment file already", fix=TICKS, files={"notes.txt": "rich==13.7.1\n"}, cure=line()),
+    Mistake(number="28j", line="recipe init mnist --from Dockerfile", code=2, what="'mnist' is an argument too many", fix=TICKS, files={"Dockerfile": "FROM python:3.12\nRUN pip install rich\n"}, cure=line()),
+    Mistake(number="28k", line="recipe init --from Dockerfile", code=2, what="'INSTALL' is no instruction of a Dockerfile", where=r"Dockerfile:2", fix="check the spelling", files={"Dockerfile": "FROM python:3.12\nINSTALL rich\n"}, cure=write({"Dockerfile": "FROM python:3.12\nRUN pip install rich\n"})),
+    Mistake(number="28l", line="recipe check lumi-g Dockerfile", code=2, what="'Dockerfile' is a Dockerfile, not a recipe", fix=TICKS, files={"Dockerfile": "FROM python:3.12\nRUN pip install rich\n"}, cure=line()),
     Mistake(number="29", line="recipe init -o newdir/x.yml", code=2, what="'newdir/x.yml': no such file or directory", fix="make the folder first: `(mkdir -p newdir)`", cure=then_again()),
     Mistake(number="30", line="recipe init -o shut/x.yml", code=2, what="'shut/x.yml' cannot be reached: the folder 'shut' may not be entered", fix=r"it is your own: `(chmod u\+rwx shut)`", files={"shut/": ""}, cure=then_again()),
 ]  # fmt: skip

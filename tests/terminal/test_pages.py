@@ -28,6 +28,7 @@ WITHOUT: tuple[tuple[str, tuple[int, ...], str], ...] = (
     ("recipe check lumi-g mn5 environment.yml", (0, 3), "the answer depends on the reader's file"),
     ("recipe check --fix", (0, 2, 3), "the file in its place has nothing to correct"),
     ("recipe check", (0, 3), "what it says of the page's example is in its text: tests/source/test_check_pages.py"),
+    ("recipe init --from", (0, 2), "the reader's own file is not here"),
     ("recipe build lumi-g a.yml", (3, 4), "the example in its place asks for a torch that LUMI has no build of"),
     ("recipe build", (4,), "no engine, and no site's machine"),
     ("recipe lock", (4, 5), "no index can be reached"),
