@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("builder.cli.report", "Show what was measured of an image, or compare several."),
     "run": ("builder.cli.run", "Run your own command in an image, as the site runs it."),
     "shell": ("builder.cli.shell_command", "Open a shell in an image, as the site runs it."),
-    "module": ("builder.cli.module", "Write a module (Lmod, Tcl) that puts programs of an image on PATH."),
+    "module": ("builder.cli.module", "Write a module, for Lmod and Tcl, with programs of an image."),
     "kernel": ("builder.cli.kernel", "Write a kernel for Jupyter that runs in an image."),
     "convert": ("builder.cli.convert", "Convert a docker-archive to a SIF image."),
     "status": ("builder.cli.status", "Show submitted jobs, and judge the ones that have ended."),

@@ -257,6 +257,16 @@ def test_they_have_the_variables_of_a_job(room: Room, small_sif: Path) -> None:
         assert second.startswith("1 "), done.out
 
 
+def test_an_image_of_another_site_is_named(jupyter: Built) -> None:
+    for command in ("module", "kernel"):
+        line = (command, "lumi-g", jupyter.image, "-o", f"other-{command}")
+        assert (
+            f"was built for 'local', and 'lumi-g' is named\n  fix: `recipe {command} local"
+            in jupyter.room.recipe(*line).expect(0).err
+        )
+    assert "LUMI-G" in (jupyter.room.folder / "other-module" / "start.sh").read_text()
+
+
 def test_kernel_json_names_no_path(jupyter: Built) -> None:
     jupyter.room.recipe("kernel", "local", jupyter.image, "-o", "spec", "--name", "mine").expect(0)
     content = json.loads((jupyter.room.folder / "spec" / "kernel.json").read_text())
