@@ -163,10 +163,10 @@ CLASSES = (
     ),
     CodeClass(
         text="An image, an archive, a folder or its documents cannot be read, do not match each other, or cannot get "
-        "wrappers.",
+        "wrappers or a kernel.",
         codes=split_words(
             "archive-path audit-unreadable base-reference base-unreadable claims "
-            "gpu-audit image-foreign image-missing image-site image-unreadable "
+            "gpu-audit image-foreign image-missing image-site image-unreadable no-ipykernel "
             "wrap-done wrap-missing wrap-path wrap-python"
         ),
     ),

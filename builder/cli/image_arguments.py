@@ -102,7 +102,9 @@ def _warn_of_other_site(
     message = f"'{sanitize(image, limit=400)}' was built for '{label}', and '{site.name}' is named"
     typed, other = TypedLine.read(), load_site(label, folder=find_sites_folder())
     line = make_typed_line([label, image, *rest], without=list(_list_refused(other, path=path)))
-    away = not {"--here", "--submit"} & {*typed.words[: typed.mark]} and is_elsewhere(other, environment=os.environ)
+    starts = any(param.name == "here" for param in click.get_current_context().command.params)
+    chosen = {"--here", "--submit"} & {*typed.words[: typed.mark]}
+    away = starts and not chosen and is_elsewhere(other, environment=os.environ)
     line = line.replace(typed.path, f"{typed.path} --here", 1) if away else line
     fix = f"`{line}` uses it as '{label}' does; or build one for '{site.name}'"
     yield Finding(code="image-site", message=message, fix=fix, level="warning")

@@ -8,13 +8,13 @@ import shlex
 import shutil
 from pathlib import Path
 
+from builder.inspect.image_programs import list_folders
 from builder.model.finding import Finding, find_nearest
 from builder.model.text import sanitize
 from builder.sif.reader import Reader
 from builder.sif.sif import SifError, read_sif
 from builder.sif.squashfs import SquashfsError
 
-PROGRAM_FOLDERS = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
 NOT_FOUND = 127  # as in a shell; Apptainer 1.4.5 exits with 255
 NEAR = 0.7  # likeness of a name that is worth a question
 # Apptainer 1.4.5 and SingularityCE for a name and for a path; bash for a folder with wrappers.
@@ -66,8 +66,7 @@ def find_missing_program(image: Path, name: str) -> MissingProgram | None:
             if "/" in name:
                 there = reader.find(name) is not None if name.startswith("/") else Path(name).exists()
                 return None if there else MissingProgram(image, name, known=frozenset())
-            own = [f"opt/{folder}/bin" for folder in reader.list_names("opt")]
-            known = frozenset(word for folder in (*PROGRAM_FOLDERS, *own) for word in reader.list_names(folder))
+            known = frozenset[str]().union(*list_folders(reader).values())
     except (SifError, SquashfsError, OSError):
         return None
     return None if name in known or not known else MissingProgram(image, name, known=known)

@@ -70,14 +70,14 @@ def replace_image(path: Path, name: str) -> str:
 
 def suggest_whole_image(path: Path) -> str:
     """The fix for an image that ends before its end: another copy, or another build from the file that it is of."""
-    file, site = _find_own_file(path)
+    file, site = find_own_file(path)
     line = f"recipe build {site or choose_site()} {quote(file)} -o {quote(str(path))} --force"
     same = "build it again, with the options of its build"
     return f"copy it again, or {same}: `{line}`" if file else "copy it again from where it was built"
 
 
-def _find_own_file(image: Path) -> tuple[str, str]:
-    """The environment file of this folder that an image was built from, and its site; "" where no record says so.
+def find_own_file(image: Path) -> tuple[str, str]:
+    """Find the environment file of this folder that an image was built from, and its site; "" where no record says so.
 
     The record is the plan folder next to the image, else its name: NAME.sif or NAME-SITE.sif.
     """
@@ -133,7 +133,7 @@ def _how_to_make(path: Path, *, what: str) -> str:
         return "leave --data out: the digits are synthetic then"
     if what != "image":
         return ""
-    file, site = _find_own_file(path)
+    file, site = find_own_file(path)
     if not site:
         site = next((site for site in find_site_files(find_sites_folder()) if path.stem.endswith(f"-{site}")), "")
     line = f"recipe build {site or choose_site()} {quote(file) if file else 'ENV'}"

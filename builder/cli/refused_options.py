@@ -15,7 +15,10 @@ from builder.model.text import sanitize
 
 # The commands that write paths into scripts, records and reports, which are UTF-8, and `check`, which says what a build
 # would say; the others only read.
-WRITERS = ("build", "check", "plan", "lock", "fetch", "smoke", "run", "convert", "status", "init")
+WRITERS = (
+    "build", "check", "plan", "lock", "fetch", "smoke", "run", "shell", "module", "kernel", "convert",
+    "status", "init",
+)  # fmt: skip
 PLACES = ("TMPDIR", "RECIPE_TMPDIR", "RECIPE_CACHE_DIR", "XDG_CACHE_HOME")
 WITH_MEANING = ("account",)  # --account '' is no account, whatever SBATCH_ACCOUNT says
 
@@ -63,7 +66,7 @@ def check_places(command: str, words: Sequence[str]) -> None:
         place, why = os.path.realpath(text.replace("\0", "")), ""
         if any("\ud800" <= letter <= "\udfff" for letter in place):
             why = "is not UTF-8 text"
-        elif variable == "TMPDIR" and command in ("smoke", "run") and {":", ","} & set(place):
+        elif variable == "TMPDIR" and command in ("smoke", "run", "shell") and {":", ","} & set(place):
             # The scripts are in a folder there; the bind option of engines splits at both (Apptainer 1.4.5).
             why = "contains a colon or a comma, and no container can be given a folder in it"
         if why:

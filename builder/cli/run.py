@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,14 @@ from builder.cli.options import (
     take_slurm_options,
 )
 from builder.cli.output import echo, emit, show_findings
+from builder.cli.scratch_plan import write_scratch_plan
 from builder.cli.settings import choose_account
 from builder.compile.image_plans import make_image_target, make_run_plan
 from builder.compile.launch import check_command
 from builder.compile.launch.shape import choose_launch
 from builder.execute.build_options import ExecutionOptions
 from builder.execute.machine import check_run_machine
-from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
+from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder
 from builder.execute.preflight import check_bindable, find_programs
 from builder.execute.progress import QuietProgress, SingleProgress
 from builder.inspect.image import has_torch
@@ -43,7 +43,6 @@ from builder.pipeline.request import SlurmOptions
 from builder.pipeline.resolution import add_gpu
 from builder.slurm.status import follow_command
 from builder.system.process import attach
-from builder.system.scratch import find_private_parent
 
 
 @click.command("run", cls=GroupedCommand, context_settings={"ignore_unknown_options": True})
@@ -163,11 +162,7 @@ def _run_locally(
     (step,) = plan.steps
     find_programs(plan.steps, environment=os.environ)
     sys.stdout.flush()
-    # On a file system that every node of an allocation sees.
-    place = Path.cwd() if step.batch else find_private_parent(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=".recipe-run-", dir=place) as scratch:
-        folder = Path(scratch) / "plan"
-        write_plan(plan, folder, recipe_folder=folder)
+    with write_scratch_plan(plan, shared=bool(step.batch)) as folder:
         environment = {**_make_shape_variables(plan), **os.environ, **variables, "RECIPE_FOLDER": str(folder)}
         count = [] if inside or gpus is None else [str(gpus)]
         missing = find_missing_program(image, words[0])

@@ -87,7 +87,7 @@ def add_argument(*more: str, at: int, instead: Mapping[str, str] | None = None) 
 def has_no_site(image: str) -> bool:
     """Whether the line of a command that takes SITE IMAGE begins with that image."""
     typed = TypedLine.read()
-    takes = typed.path.rpartition(" ")[2] in ("smoke", "run", "convert")
+    takes = typed.path.rpartition(" ")[2] in ("smoke", "run", "shell", "module", "kernel", "convert")
     return takes and bool(typed.places) and typed.words[typed.places[0]] == image
 
 

@@ -22,7 +22,7 @@ from builder.model.variables import split_words
 
 LAYERS = ("build", "fetch")
 MAKES = ("build", "plan", "check", "lock", "fetch")
-STARTS = ("build", "smoke", "run")
+STARTS = ("build", "smoke", "run", "shell")
 LARGEST_GIB = 2.0**40
 SECONDS = 30.0  # for a program to say what it is
 

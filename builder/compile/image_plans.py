@@ -46,7 +46,7 @@ def make_smoke_plan(target: Target, *, nodes: int | None = None, devices: int | 
     """Make a plan that only tests an image: on one device, or with the suite on the given nodes or devices of each."""
     script = "1-smoke.sh"
     step, made = make_smoke_step(target, script=script)
-    files, step = list(made), replace(step, programs=_list_runtime_programs(target))
+    files, step = list(made), replace(step, programs=list_runtime_programs(target))
     if nodes is not None or devices is not None:
         file, step = make_suite_step(target, number=1, nodes=nodes, devices=devices)
         files.append(file)
@@ -64,14 +64,14 @@ def make_run_plan(target: Target, *, nodes: int | None = None, devices: int | No
         name = f"{slugify(target.recipe.name)}-run"
         script = make_shape_script(target, job, purpose=purpose, name=name, script="1-run.sbatch")
         file = script.file
-    programs = _list_runtime_programs(target) if here else ()
+    programs = list_runtime_programs(target) if here else ()
     step = Step(name="run", kind="run", why="run the command that is given", script=file.path, programs=programs)
     step = attach_job(step, script)
     around = tuple(other for other in _make_shared_files(target) if other.path != file.path)
     return _plan(target, purpose="run", step=step, files=(file, *around), smoke=True)
 
 
-def _list_runtime_programs(target: Target) -> tuple[str, ...]:
+def list_runtime_programs(target: Target) -> tuple[str, ...]:
     """List the programs that running an image needs on PATH; none if modules or tykky's wrappers provide them."""
     runtime = target.site.runtime
     return (

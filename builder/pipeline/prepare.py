@@ -306,7 +306,9 @@ def _check_place(build: Build, *, request: BuildRequest, refusals: Refusals) -> 
     with refusals.collect():
         if lead:
             what = f"step '{lead[0]}', which has no job there,"
-            check_here(build.site, here=request.here, what=what, jobs=False)
+            check_here(
+                build.site, here=request.here, what=what, instead="run it on another machine and submit with --from"
+            )
 
 
 def check_offline(plan: Plan, options: ExecutionOptions, *, backends: Collection[str]) -> None:
@@ -345,15 +347,14 @@ def check_account(site: Site, *, slurm: SlurmOptions) -> None:
         raise ConfigError(Finding(code="job-account", message=message, at=Location(key="--account"), fix=fix))
 
 
-def check_here(site: Site, *, here: bool, what: str, jobs: bool = True) -> None:
+def check_here(site: Site, *, here: bool, what: str, instead: str = "give --submit to make it a job") -> None:
     """Raise ConfigError where this is a login node of the site and its file says that heavy work is not welcome.
 
-    `jobs` says whether it could be a job instead.
+    `instead` says where it is welcome.
     """
     if here or site.build.login_heavy != "no" or not is_login_node(site, environment=os.environ):
         return
     message = f"this is a login node of '{site.name}', where {what} is too heavy"
-    instead = "give --submit to make it a job" if jobs else "run it on another machine and submit with --from"
     fix = f"{instead}, or give --here to run it on this machine all the same"
     raise ConfigError(Finding(code="login-node", message=message, fix=fix))
 

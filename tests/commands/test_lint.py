@@ -15,7 +15,11 @@ from cyclonedx.validation.json import JsonStrictValidator
 from support.bill_samples import CONTENTS, PACKAGES
 from support.matrix import plans
 
+from builder.compile.image_plans import make_image_target
+from builder.compile.start_plans import make_kernel_plan, make_module_plan
 from builder.inspect.attestations import make_sbom
+from builder.model.target import Context
+from builder.parse.site import load_site
 
 # hadolint's rules that do not hold here, each with its reason.
 HADOLINT_IGNORED = {
@@ -50,6 +54,25 @@ def _scripts(folder: Path) -> list[Path]:
     own = ("run.sh", "post-install.sh")
     found = [path for path in sorted(folder.rglob("*")) if path.suffix in (".sh", ".sbatch") and path.is_file()]
     return [path for path in found if path.name not in own and "root" not in path.relative_to(folder).parts]
+
+
+def test_what_starts_an_image_is_clean(tmp_path: Path) -> None:
+    """`start.sh` of a module and a kernel with what it sources, and the scripts that start it."""
+    for site in ("local", "lumi-g", "mn5"):
+        target = make_image_target(load_site(site), image="/images/it's $(x).sif", context=Context(tool="recipe"))
+        programs = {"x-exec": "", "x": "/opt/it's/x"}
+        for plan in (
+            make_module_plan(target, name="x", version="1", programs=programs),
+            make_kernel_plan(target, title="x"),
+        ):
+            for file in plan.files:
+                path = tmp_path / site / file.path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(file.text, encoding="utf-8")
+        names = ["start.sh", "kernel.sh", "bin/x", "bin/x-exec"]
+        words = [tool("shellcheck"), "--external-sources", "--source-path=SCRIPTDIR", "--exclude=SC2016", *names]
+        done = subprocess.run(words, cwd=tmp_path / site, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
 
 
 VALUE = re.compile(r"'[^'\n]*'|\d+|(?<==)[\w./:@%+,-]+")

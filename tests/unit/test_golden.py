@@ -19,13 +19,17 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from support.matrix import Case, cases, outcome, plans, recipes, shown
+from support.matrix import TOOL, Case, cases, outcome, plans, recipes, shown
 from support.rows import rows
 
 from builder.compile import render
+from builder.compile.image_plans import make_image_target
+from builder.compile.start_plans import START, make_kernel_plan, make_module_plan
 from builder.compile.wrap_plans import RELOCATE
 from builder.model.finding import select_errors
 from builder.model.plan import Plan, to_json
+from builder.model.target import Context
+from builder.parse.site import load_site
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DECISIONS = "decisions.txt"
@@ -50,6 +54,9 @@ FIRST_SITES = ("dawn", "frontier", "local", "lumi-c", "lumi-g", "mn5", "mn5-gpp"
 WHOLE, WHOLE_OTHER = "full", "mnist"
 # A site and backend without a whole folder: its scripts are those of another site, its run/ is that of this backend.
 WITHOUT = {("lumi-c", "apptainer"): "cotainr"}
+# Sites whose start.sh is kept: with folders on the nodes, without a scheduler, with a module of the runtime. Of the
+# first one all that a module and a kernel have and no plan of the site has.
+STARTED = ("lumi-g", "local", "mn5")
 DIFF_LINES = 60
 
 
@@ -106,7 +113,21 @@ def golden_files() -> dict[str, str]:
         f"{folder}/{path}": texts_of(case)[path] for case in whole_cases() for path, folder in places(case).items()
     }
     protected = next(texts_of(case)[PROTECTED] for case in cases() if PROTECTED in texts_of(case))
-    return files | {f"common/{PROTECTED}": protected}
+    return files | {f"common/{PROTECTED}": protected} | started_files()
+
+
+def started_files() -> dict[str, str]:
+    """What `recipe module` and `recipe kernel` write, but for what a plan of the same site has."""
+    found = {}
+    for site in STARTED:
+        target = make_image_target(load_site(site), image="/images/digits.sif", context=Context(tool=TOOL))
+        programs = {"digits-exec": "", "python3": "python3"}
+        module = make_module_plan(target, name="digits", version=site, programs=programs)
+        for plan in (module, make_kernel_plan(target, title=f"digits ({site})")):
+            files = {file.path: file.text for file in plan.files if file.path.split("/")[0] not in ("engine.sh", "run")}
+            kept = files if site == STARTED[0] else (START,)
+            found |= {f"started.{site}/{path}": files[path] for path in kept}
+    return found
 
 
 def _plan_json(plan: Plan) -> str:
@@ -258,6 +279,11 @@ def _differs(before: dict[Case, dict[str, str]]) -> bool:
 def _forget() -> None:
     for function in (outcome, texts_of, render.read_template, render._make_environment):
         function.cache_clear()
+
+
+def test_what_starts_an_image_is_golden() -> None:
+    """Of a module and a kernel; engine.sh and run/ are those of the golden plans."""
+    assert [path for path, text in started_files().items() if (GOLDEN / path).read_text(encoding="utf-8") != text] == []
 
 
 def test_nothing_else_is_golden() -> None:
