@@ -158,7 +158,7 @@ CLASSES = (
         codes=split_words("lock-channel lock-network lock-solver lock-stopped lock-uv lock-write"),
     ),
     CodeClass(
-        text="The form of another tool cannot say all of a lock: `recipe lock --help` lists the forms.",
+        text="The form of another tool cannot say all of a lock: use another one.",
         codes=split_words("lock-form"),
     ),
     CodeClass(

@@ -19,9 +19,12 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def add_input_options(command: F) -> F:
     """Add the options of commands that read environment files; `read_choice` returns what was given."""
-    kinds = click.Choice(get_args(InputKind))
+    # uv reads a lock of its own by its name alone.
+    names = [kind for kind in get_args(InputKind) if kind != "uv-lock"]
+    kinds = {"type": click.Choice(names), "metavar": "KIND"}
+    what = f"What ENV is, where its name does not say it: {', '.join(names)}."
     for name, field, text, more in (
-        ("--input-kind", "kind", "What ENV is, where its name does not say it.", {"type": kinds}),
+        ("--input-kind", "kind", what, kinds),
         ("--install-project", "project", "Install the project of a pyproject.toml, too.", {"is_flag": True}),
         ("--environment", "environment", "Environment of a pixi workspace.", {"metavar": "NAME"}),
         ("--group", "groups", "Dependency group of a pyproject.toml or a lock; may be repeated.", {"metavar": "NAME"}),

@@ -41,7 +41,7 @@ from builder.resolve.checks.closure import (
     report_torch_conflict,
 )
 from builder.resolve.conda_names import find_python_name
-from builder.resolve.locked import make_lock_request, refuse_own_packages
+from builder.resolve.locked import list_other_conda, make_lock_request, refuse_own_packages
 from builder.sif import removal, tree
 from builder.system.files import name_draft
 
@@ -89,6 +89,7 @@ def lock_site(target: Target, *, session: Session, images: bool = True) -> SiteL
     text, unknown = _lock_conda_part(target, asked, virtual=virtual, session=session, needed=images)
     told += unknown
     packages = read_conda(text, file=Path("pixi.lock")) if text else ()
+    _refuse_other_files(target, packages)
     lock = Lock(
         site=target.site.name, recipe=target.recipe.digest, tool=target.context.tool, asked=asked, base=base,
         virtual=virtual, conda=packages,
@@ -169,6 +170,16 @@ def _lock_own_base(target: Target, asked: LockRequest, *, session: Session, imag
         runtimes=runtimes if images else (),
         session=session if images else replace(session, offline=True),
     )
+
+
+def _refuse_other_files(target: Target, packages: Iterable[CondaPackage]) -> None:
+    """Raise UnsupportedError where a channel has another file than the lock of another tool says."""
+    if others := list_other_conda(target, packages):
+        message = f"a channel has other files than the lock: {'; '.join(others[:4])}"
+        fix = "do not use the file; ask the owner of the channel, or lock again with the tool that made the lock"
+        raise UnsupportedError(
+            Finding(code="lock-digest", message=message, at=Location(file=target.recipe.file), fix=fix)
+        )
 
 
 def _find_python(lock: Lock, *, at: Location) -> str:

@@ -10,7 +10,9 @@ from builder.model.finding import Finding
 from builder.model.site import Vendor
 
 PythonMode = Literal["auto", "base", "env"]
-InputKind = Literal["conda", "pip", "pyproject", "pixi", "pylock", "uv-lock"]
+InputKind = Literal[
+    "conda", "pip", "pyproject", "pixi", "pylock", "uv-lock", "conda-lock", "pixi-lock", "explicit"
+]  # fmt: skip
 Workload = Literal["probe", "mnist", "ddp", "pi", "allreduce", "startup", "mpi"]
 
 
@@ -24,6 +26,7 @@ class CondaSpec:
     build: str = ""
     channel: str = ""
     url: str = ""
+    hashes: tuple[str, ...] = ()  # of a lock: sha256:... and md5:... of its file
     line: int | None = None
 
 

@@ -18,13 +18,11 @@ FREEZE = "activate the environment that it is of, then run `pip freeze > require
 READ = "a conda environment.yml, a pip requirements.txt, a pyproject.toml, a pixi.toml or a pylock.toml is read"
 FROM = "`recipe init --from {file}` makes a recipe of it"
 NAMES = {
-    "pixi.lock": ("a pixi lock file", "give the pixi.toml or the pyproject.toml that it was made from"),
     "pipfile": ("a Pipenv file", "run `pipenv requirements > requirements.txt`"),
     "pipfile.lock": ("a Pipenv lock file", "run `pipenv requirements > requirements.txt`"),
     "poetry.lock": ("a Poetry lock file", "run `poetry export -o requirements.txt`"),
     "setup.py": ("a Python program", "write its dependencies into a requirements.txt"),
     "dockerfile": ("a Dockerfile", FROM),
-    "conda-lock.yml": ("a conda-lock file", "give the environment.yml that it was made from"),
 }
 IMAGE_FIX = "`recipe smoke SITE {file}` tests it, `recipe inspect {file}` shows what is in it"
 SUFFIXES = {
@@ -47,7 +45,10 @@ MAGIC: dict[bytes, tuple[str, str]] = {
 }
 # Keys that only one kind of file has, and what that file is.
 TABLES: dict[tuple[str, ...], tuple[str, str]] = {
-    ("version", "metadata", "package"): NAMES["conda-lock.yml"],
+    ("version", "metadata", "package"): (
+        "a conda-lock file",
+        "give --input-kind conda-lock, or the name conda-lock.yml",
+    ),
     ("jobs", "on"): ("a GitHub workflow", READ),
     ("services",): ("a Docker Compose file", READ),
     ("base_images",): ("a site file", "the order is SITE ENVIRONMENT, e.g. `recipe build lumi-g env.yml`"),
@@ -92,6 +93,8 @@ TEXTS: tuple[tuple[re.Pattern[str], tuple[str, str]], ...] = (
 )
 # A line of `conda list --export` (name=version=build), after its comments; it has no other separator.
 EXPORTED = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n)*[\w.-]+=[\w.!+*]+=\w+\s*(?:\n|$)")
+LISTED = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
+LOCKS = ("uv.lock", "pixi.lock")
 EXPLICIT = ("a list of conda packages for one platform", EXPORT)
 
 
@@ -101,12 +104,11 @@ def refuse_other_formats(path: Path, *, file: str, named: bool = False) -> None:
     `named`: the user says which kind it is, so that its name need not.
     """
     found = NAMES.get(path.name.lower())
-    if found is None and path.name.lower().endswith(".conda-lock.yml"):
-        found = NAMES["conda-lock.yml"]
     regular = exists(path) and path.is_file()
     if found is None and regular:
         found = _guess_by_content(path)
-    if found is None and path.name != "uv.lock":
+    lock = path.name in LOCKS or (regular and is_explicit(path))
+    if found is None and not lock and not named:
         found = SUFFIXES.get(path.suffix.lower())
     if found is not None and not exists(path):
         found = None  # read_text reports it
@@ -115,19 +117,23 @@ def refuse_other_formats(path: Path, *, file: str, named: bool = False) -> None:
         raise make_config_error(
             "recipe-format", message, at=Location(file=file), fix=found[1].format(file=shlex.quote(file))
         )
-    if regular and path.suffix.lower() not in KNOWN_SUFFIXES and not named and path.name != "uv.lock":
+    if regular and path.suffix.lower() not in KNOWN_SUFFIXES and not named and not lock:
         message = f"the name '{file}' does not say which kind of recipe this is"
         fix = "rename it: .yml for a conda environment, .txt for pip requirements; or give --input-kind"
         raise make_config_error("recipe-format", message, at=Location(file=file), fix=fix)
 
 
 def _guess_by_content(path: Path) -> tuple[str, str] | None:
+    return _guess_by_head(_read_head(path), suffix=path.suffix.lower())
+
+
+def _read_head(path: Path) -> bytes:
+    """The first bytes of a file, none where it cannot be read: read_text reports it."""
     try:
         with path.open("rb") as stream:
-            head = stream.read(4096)
+            return stream.read(4096)
     except OSError:
-        return None  # read_text reports it
-    return _guess_by_head(head, suffix=path.suffix.lower())
+        return b""
 
 
 def refuse_other_contents(head: bytes, *, file: str) -> None:
@@ -146,13 +152,16 @@ def _guess_by_head(head: bytes, *, suffix: str) -> tuple[str, str] | None:
     for form, found in TEXTS:
         if form.match(text):
             return found
-    if EXPORTED.match(text):
-        return EXPLICIT
-    if suffix in PIP_SUFFIXES and (
-        b"\n@EXPLICIT" in b"\n" + head or b"# This file may be used to create an environment using" in head
-    ):
+    if LISTED.search(text):
+        return None
+    if EXPORTED.match(text) or (suffix in PIP_SUFFIXES and "# This file may be used to create an environment" in text):
         return EXPLICIT
     return None
+
+
+def is_explicit(path: Path) -> bool:
+    """Whether a file is a list of addresses of conda packages."""
+    return LISTED.search(_read_head(path).decode("utf-8", "replace")) is not None
 
 
 def refuse_other_tables(tree: Table, *, file: str) -> None:

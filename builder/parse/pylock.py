@@ -249,7 +249,7 @@ def read_file(name: str, item: Value, *, direct: bool, at: Location) -> LockedFi
         message = f"'{sanitize(file)}' of '{name}' has {whole if kinds else 'no hash'}"
         message += ": a file of a lock is known by its sha256"
         raise make_config_error("pylock-hash", message, at=at, fix=AGAIN)
-    return LockedFile(name=file, url=words["url"], hashes=kept, version=_find_version(file), direct=direct)
+    return LockedFile(name=file, url=words["url"], hashes=kept, version=find_version(file), direct=direct)
 
 
 def _get(table: Table, key: str) -> str:
@@ -257,7 +257,7 @@ def _get(table: Table, key: str) -> str:
     return value.raw if isinstance(value, Text) and value.kind == "text" else ""
 
 
-def _find_version(file: str) -> str:
+def find_version(file: str) -> str:
     """The version in the name of a file, "" where it has none."""
     try:
         return str((parse_wheel_filename if file.endswith(".whl") else parse_sdist_filename)(file)[1])

@@ -14,7 +14,7 @@ from builder.model.recipe import STDIN, WHOLE, InputChoice, InputKind, Recipe
 from builder.model.text import convert_marked, make_config_error
 from builder.parse.copied_files import check_own_folders
 from builder.parse.environment_yml import EnvironmentReader, hash_texts, name_from, sort_findings
-from builder.parse.other_formats import PIP_SUFFIXES, READ, refuse_other_contents, refuse_other_formats
+from builder.parse.other_formats import PIP_SUFFIXES, READ, is_explicit, refuse_other_contents, refuse_other_formats
 from builder.parse.requirement import check_hashes, join_requirements
 from builder.parse.requirements_txt import RequirementsReader
 from builder.parse.written_secrets import check_addresses
@@ -27,11 +27,19 @@ KINDS: dict[InputKind, str] = {
     "pixi": "a pixi workspace",
     "pylock": "a pylock file",
     "uv-lock": "a uv lock file",
+    "conda-lock": "a conda-lock file",
+    "pixi-lock": "a pixi lock file",
+    "explicit": "a list of conda packages",
 }
-LOCKS: tuple[InputKind, ...] = ("pylock", "uv-lock")
+# The locks of other tools, with the options that choose a part of one.
+LOCKS: dict[InputKind, tuple[str, ...]] = {
+    "pylock": ("--extra", "--group"), "uv-lock": ("--extra", "--group"), "conda-lock": ("--group",),
+    "pixi-lock": ("--environment",), "explicit": (),
+}  # fmt: skip
 # The first lines that only one kind has, of a text whose name does not say its kind; compiled where one is needed.
 SIGNS: tuple[tuple[InputKind, str], ...] = (
     ("pylock", r"^lock-version\s*="),
+    ("explicit", r"^@EXPLICIT\s*$"),
     ("pixi", r"^\[(?:workspace|pypi-dependencies|dependencies|feature\.[^\]\n]+|tool\.pixi\.[^\]\n]+)\]"),
     ("pyproject", r"^\[(?:project|dependency-groups|build-system|tool\.[^\]\n]+)\]"),
     ("conda", r"\A\s*\{|^(?:name|channels|dependencies|variables|container|prefix)\s*:"),
@@ -39,7 +47,12 @@ SIGNS: tuple[tuple[InputKind, str], ...] = (
 
 
 UV_LOCK = "uv.lock"
-PYLOCK_NAME = re.compile(r"pylock\.(?:[^.]+\.)?toml")
+LOCK_NAMES: tuple[tuple[re.Pattern[str], InputKind], ...] = (
+    (re.compile(r"uv\.lock"), "uv-lock"),
+    (re.compile(r"pixi\.lock"), "pixi-lock"),
+    (re.compile(r"pylock\.(?:[^.]+\.)?toml"), "pylock"),
+    (re.compile(r"(?:.+\.)?conda-lock\.ya?ml"), "conda-lock"),
+)
 
 
 def load_recipe(
@@ -80,16 +93,17 @@ def _read_recipe(path: Path, *, file: str, text: str | None, choice: InputChoice
 def _find_kind(path: Path) -> InputKind | None:
     """The kind of a file by its name; None where the content has to say it."""
     suffix = path.suffix.lower()
+    if suffix in (*PIP_SUFFIXES, ".lock", "") and is_explicit(path):
+        return "explicit"
     if suffix in PIP_SUFFIXES:
         return "pip"
     if path.name == "pixi.toml":
         return "pixi"
     if path.name == "pyproject.toml":
         return "pyproject"
-    if path.name == UV_LOCK:
-        return "uv-lock"
-    if PYLOCK_NAME.fullmatch(path.name):
-        return "pylock"
+    for name, kind in LOCK_NAMES:
+        if name.fullmatch(path.name):
+            return kind
     return None if suffix == ".toml" or path.name == STDIN else "conda"
 
 
@@ -106,9 +120,10 @@ def _guess_kind(text: str, *, path: Path, file: str) -> InputKind:
 def _check_choice(choice: InputChoice, *, kind: InputKind, file: str) -> None:
     """Raise ConfigError for an option that has no meaning for this kind of file."""
     options = {"--extra": choice.extras, "--group": choice.groups, "--install-project": choice.project}
-    parts = ("--extra", "--group") if kind in LOCKS else ()
+    parts = LOCKS.get(kind, ())
     given = [name for name, value in options.items() if value and kind != "pyproject" and name not in parts]
-    given += ["--environment"] if choice.environment and kind not in ("pixi", "pyproject") else []
+    known = ("pixi", "pyproject", "pixi-lock")
+    given += ["--environment"] if choice.environment and kind not in known else []
     if given:
         message = f"'{file}' is {KINDS[kind]}, which has no {' and no '.join(given)}"
         fix = f"leave out {' and '.join(given)}"
@@ -150,6 +165,10 @@ def _read_lock(path: Path, *, file: str, text: str | None, kind: InputKind, choi
     from builder.parse.pylock import SIZE_LIMIT, list_package_lines, read_pylock_recipe
 
     text = read_text(path, what="lock", name=file, limit=SIZE_LIMIT) if text is None else text
+    if kind not in ("pylock", "uv-lock"):
+        from builder.parse.conda_locks import read_conda_lock_recipe
+
+        return read_conda_lock_recipe(path, file=file, text=text, kind=kind, choice=choice)
     if kind == "pylock":
         return read_pylock_recipe(path, file=file, text=text, choice=choice)
     made = choice.exports.get(str(path))

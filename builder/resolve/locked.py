@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from builder.layers.conda_solver import CondaPackage
 from builder.model.finding import Finding, Location, UnsupportedError
 from builder.model.lock import Lock, LockRequest, describe_changes
 from builder.model.target import Target
@@ -44,14 +46,33 @@ def refuse_own_packages(target: Target) -> None:
 
 def refuse_unlocked(target: Target) -> None:
     """Raise UnsupportedError for the lock of another tool, where a build would install files without a hash."""
-    lines = target.environment.torch_lines
-    if target.recipe.kind != "lock" or target.lock is not None or not lines:
+    recipe, site = target.recipe, target.site.name
+    if recipe.kind != "lock" or target.lock is not None:
         return
-    message = f"'{target.recipe.file}' has no hash for {lines[0]}, the build for '{target.site.name}'"
-    message += ", and a lock is never installed without one"
-    fix = f"{_name_command(target)}, which finds it"
-    finding = Finding(code="lock-missing", message=message, at=Location(file=target.recipe.file), fix=fix)
+    lines, conda = target.environment.torch_lines, target.environment.conda
+    if lines:
+        message = f"'{recipe.file}' has no hash for {lines[0]}, the build for '{site}'"
+        message += ", and a lock is never installed without one"
+    elif any(spec.hashes and spec.text in conda for spec in recipe.conda):
+        message = f"'{recipe.file}' says which files of conda are installed, and conda's solver compares no hashes"
+    else:
+        return
+    fix = f"{_name_command(target)}, which finds {'it' if lines else 'these very files'}"
+    finding = Finding(code="lock-missing", message=message, at=Location(file=recipe.file), fix=fix)
     raise UnsupportedError(*target.findings, finding)
+
+
+def list_other_conda(target: Target, packages: Iterable[CondaPackage]) -> list[str]:
+    """The conda packages whose files are not those of another tool's lock: name, given and found hash."""
+    planned = set(target.environment.conda)
+    given = {spec.name: spec.hashes for spec in target.recipe.conda if spec.hashes and spec.text in planned}
+    others = []
+    for package in packages:
+        found = (f"sha256:{package.sha256}", f"md5:{package.md5}")
+        wanted = sorted(given.get(package.name, ()), reverse=True)  # sha256 first
+        if wanted and not any(one in found for one in wanted):
+            others.append(f"'{package.name}': {wanted[0]} given, {found[0]} found")
+    return others
 
 
 def apply_lock(target: Target) -> Target:
@@ -77,7 +98,8 @@ def _list_other_digests(target: Target, lock: Lock) -> list[str]:
         if line.text in planned and any("sha256:" in value for value in line.hashes):
             given[line.name] = (*given.get(line.name, ()), *line.hashes)
     others = [file.name for file in lock.pip if file.sha256 and f"sha256:{file.sha256}" not in given.get(file.name, ())]
-    return [f"'{name}': the recipe gives another digest than the lock" for name in others if name in given]
+    others = [f"'{name}': the recipe gives another digest than the lock" for name in others if name in given]
+    return others + list_other_conda(target, lock.conda)
 
 
 def _list_fixed_codes(lock: Lock) -> tuple[str, ...]:

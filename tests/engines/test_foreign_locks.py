@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 from lock_room import LockRoom, served
 from recipe_program import inside
+from tiny_channel import Tiny, write_channel
 from tiny_index import DEFAULT, torch_index, write_index, write_wheel
 
 from builder.lock.uv_export import export_lock
 from builder.model.finding import ConfigError
 from builder.model.recipe import InputChoice
+from builder.parse.lock_files import name_site_folder
+from builder.parse.recipe import name_index
 
 pytestmark = pytest.mark.engines
 
@@ -169,3 +172,39 @@ def test_a_lock_of_uv_that_uv_cannot_read_is_a_fault(tmp_path: Path) -> None:
     message, fix = refuse(InputChoice(extras=("plots",)))
     assert "Extra `plots` is not defined" in message
     assert fix == "name one that the pyproject.toml has with --extra or --group, or leave it out"
+
+
+def test_a_lock_of_conda_gives_the_very_files_or_none(room: LockRoom) -> None:
+    """Ours as others write it, read and locked again; one package is of a second channel, and the first has it, too."""
+    write_channel(room.folder / "served" / "main")
+    extra = Tiny(name="purepy", version="1.0", build="own_0", subdir="noarch", depends=("python",))
+    write_channel(room.folder / "served" / "second", [extra])
+    with served(room.folder / "served") as url:
+        env = room.write(
+            "demo.yml",
+            f"""
+            name: demo
+            channels: ["{url}/main", "{url}/second"]
+            dependencies: [python=3.12, numpy, "{url}/second::purepy"]
+            """,
+        )
+        room.locked("local", env=env).expect(0)
+        lock = room.read("local", env=env)
+        wanted = {(one.name, one.version, one.build, one.sha256) for one in lock.conda}
+        assert ("purepy", "own_0") in {(one.name, one.build) for one in lock.conda}
+        pixi = (name_site_folder(name_index(env), "local") / "pixi.lock").read_text()
+        for form, name in (("conda-lock", "conda-lock.yml"), ("explicit", "explicit.txt"), ("pixi", "pixi.lock")):
+            text = pixi if form == "pixi" else room.recipe("lock", "local", env, "--format", form).expect(0).out
+            file = room.folder / name
+            file.write_text(text)
+            room.recipe("plan", "local", file, "-o", "x.plan").expect(3)
+            room.locked("local", env=file).expect(0)
+            found = room.read("local", env=file)
+            assert {(one.name, one.version, one.build, one.sha256) for one in found.conda} == wanted
+            room.recipe("plan", "local", file, "-o", f"{form}.plan").expect(0)
+            numpy = next(one for one in lock.conda if one.name == "numpy")
+            file.write_text(text.replace(numpy.sha256, "0" * 64).replace(f"md5: {numpy.md5}", f"md5: {'0' * 32}"))
+            refused = room.locked("local", env=file).expect(3)
+            assert f"'numpy': sha256:{'0' * 64} given, sha256:{numpy.sha256} found" in "".join(
+                refused.err.split("\n  ")
+            )

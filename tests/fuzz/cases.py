@@ -165,6 +165,62 @@ def recipe(draw: random.Random, folder: Path) -> None:
     check_files(target_plan(found, site=site.name, backend=draw.choice(site.build.backends)))
 
 
+FOREIGN = {
+    "pylock.toml": """lock-version = "1.0"
+requires-python = ">=3.10"
+environments = ["sys_platform == 'linux'"]
+extras = ["plots"]
+[[packages]]
+name = "six"
+version = "1.16.0"
+marker = "python_version > '3.8' and 'plots' not in extras"
+index = "https://index.example/simple"
+sdist = { url = "https://h.example/six-1.16.0.tar.gz", hashes = { sha256 = "%(sha)s" } }
+wheels = [{ url = "https://h.example/six-1.16.0-py2.py3-none-any.whl", hashes = { sha256 = "%(sha)s" } }]
+[[packages]]
+name = "torch"
+version = "2.8.0+cu126"
+wheels = [{ url = "https://h.example/torch-2.8.0-cp312-cp312-linux_x86_64.whl", hashes = { sha256 = "%(sha)s" } }]
+""",
+    "conda-lock.yml": """version: 1
+package:
+- {name: python, version: 3.12.4, manager: conda, platform: linux-64, category: main,
+   url: 'https://c.example/forge/linux-64/python-3.12.4-h0_cpython.conda', hash: {md5: %(md5)s, sha256: %(sha)s}}
+- {name: six, version: 1.16.0, manager: pip, platform: linux-64, category: main,
+   url: 'https://h.example/six-1.16.0-py2.py3-none-any.whl', hash: {sha256: %(sha)s}}
+""",
+    "pixi.lock": """version: 6
+environments:
+  default:
+    packages:
+      linux-64:
+      - conda: https://c.example/forge/linux-64/python-3.12.4-h0_cpython.conda
+packages:
+- conda: https://c.example/forge/linux-64/python-3.12.4-h0_cpython.conda
+  sha256: %(sha)s
+""",
+    "explicit.txt": """# platform: linux-64
+@EXPLICIT
+https://c.example/forge/linux-64/python-3.12.4-h0_cpython.conda#%(md5)s
+https://c.example/forge/noarch/tzdata-2026a-h0.conda#sha256:%(sha)s
+""",
+}
+
+
+def foreign_lock(draw: random.Random, folder: Path) -> None:
+    """The lock of another tool, planned for a site where it is read."""
+    name = draw.choice(tuple(FOREIGN))
+    text = FOREIGN[name] % {"sha": "4" * 64, "md5": "5" * 32}
+    content = broken(text.encode(), draw)
+    if draw.random() < 0.5:
+        word = draw.choice([str(word) for word in PAYLOADS])
+        old = draw.choice(re.findall(r"[\w.+-]{3,}", text))
+        content = text.replace(old, word).encode(errors="replace")
+    (folder / name).write_bytes(content)
+    found, site = load_recipe(folder / name, shown=name), load_site(draw.choice(SITES))
+    check_files(target_plan(found, site=site.name, backend=draw.choice(site.build.backends)))
+
+
 def site(draw: random.Random, folder: Path) -> None:
     """A site file, planned for where it is read."""
     path = folder / "own.yaml"
@@ -447,8 +503,8 @@ def _compiled_image() -> bytes:
 
 
 KINDS: dict[str, Callable[[random.Random, Path], None]] = {
-    "recipes": recipe, "sites": site, "locks": lock, "json": records, "archives": archive, "images": image,
-    "yaml": text, "compiled": compiled,
+    "recipes": recipe, "foreign": foreign_lock, "sites": site, "locks": lock, "json": records, "archives": archive,
+    "images": image, "yaml": text, "compiled": compiled,
 }  # fmt: skip
 
 

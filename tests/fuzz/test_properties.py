@@ -15,6 +15,7 @@ CASES = {
     "recipes": 150,
     "sites": 150,
     "locks": 400,
+    "foreign": 150,
     "json": 400,
     "archives": 400,
     "images": 400,

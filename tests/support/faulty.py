@@ -17,7 +17,19 @@ from builder.model.recipe import WHOLE, InputChoice
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast as the one without C
 BAD = Path(__file__).parents[1] / "bad"
-RECIPES = ("conda", "container", "formats", "json", "pip", "pixi", "pylock", "pyproject", "requirements", "yaml")
+RECIPES = (
+    "conda",
+    "conda-locks",
+    "container",
+    "formats",
+    "json",
+    "pip",
+    "pixi",
+    "pylock",
+    "pyproject",
+    "requirements",
+    "yaml",
+)
 # Of a table: the suffix of its files, what stands before its lines, and the key of the first line's findings.
 LINES = {
     "conda": (".yml", "dependencies:\n", "  - ", "dependencies[{}]"),
@@ -26,6 +38,7 @@ LINES = {
 }
 TEXTS = {
     "json": (".json", ""),
+    "conda-locks": (".lock", ""),
     "pixi": (".toml", ""),
     "pylock": (".toml", ""),
     "pyproject": (".toml", ""),

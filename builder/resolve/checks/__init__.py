@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from builder.model.finding import Finding, Level
 from builder.model.target import Target
@@ -100,6 +101,8 @@ CHECKS: tuple[Check, ...] = (
 
 def run_checks(target: Target, *, obstacles: tuple[Finding, ...]) -> tuple[Finding, ...]:
     found = [finding for check in CHECKS for finding in check(target)]
+    if target.recipe.kind == "lock":  # `check --fix` changes no lock of another tool
+        found = [replace(finding, edit=None) for finding in found]
     return (*target.recipe.warnings, *found, *_explain_fresh(target, obstacles=obstacles))
 
 

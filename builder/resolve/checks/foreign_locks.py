@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from builder.model.finding import Finding, Location
 from builder.model.target import Target
 from builder.resolve.checks.packages import locate
-from builder.resolve.package_plan import CUDA_RUNTIME, TRITON
-from builder.resolve.requested import find_family_name
+from builder.resolve.conda_names import find_python_name
+from builder.resolve.requested import FAMILY, find_family_name
 
 NEWEST_GLIBC = "2.60"  # of a base image whose own is not known: another check says so
 
@@ -47,25 +47,22 @@ def check_lock_files(target: Target) -> Iterator[Finding]:
 
 def check_lock_torch(target: Target) -> Iterator[Finding]:
     """Say that torch, and what belongs to it, is the site's and not the lock's."""
-    recipe, torch = target.recipe, target.environment.torch
+    recipe, torch, environment = target.recipe, target.environment.torch, target.environment
     asked = [line for line in recipe.pip if find_family_name(line)]
-    if recipe.kind != "lock" or torch is None or not asked:
+    conda = [spec for spec in recipe.conda if find_python_name(spec.name) in FAMILY]
+    if recipe.kind != "lock" or torch is None or not (asked or conda):
         return
-    planned = set(target.environment.pip_lines)
-    others = [
-        line.name
-        for line in recipe.pip
-        if line.text not in planned and (line.name in TRITON or CUDA_RUNTIME.fullmatch(line.name))
-    ]
-    names = ", ".join(f"{line.name}{line.specifier.replace('==', ' ')}" for line in asked)
-    own = ", ".join(line.replace("==", " ") for line in target.environment.torch_lines)
+    planned = {*environment.pip_lines, *environment.conda}
+    others = [line.name for line in recipe.pip if line.text not in planned]
+    others += [spec.name for spec in recipe.conda if spec.text not in planned]
+    kept = len(others) - len(asked) - len(conda) - ("python" in others)
+    names = ", ".join(f"{line.name} {line.specifier.lstrip('=')}" for line in asked)
+    names = names or ", ".join(f"{spec.name} {spec.version.lstrip('=')}" for spec in conda)
+    own = ", ".join(line.replace("==", " ") for line in environment.torch_lines)
     message = f"{names} of the lock is replaced by this site's build, {own or f'torch {torch.local} of the base image'}"
-    message += f", and {_count(others)} that belong to it" if others else ""
+    message += f", and {kept} package{'s' * (kept > 1)} that belong{'s' * (kept == 1)} to it" if kept else ""
     message += ": every other package keeps its version and hash"
     words = shlex.join([target.site.name, recipe.file, *recipe.options])
     fix = f"`recipe lock {words}` finds the new hashes, which a build needs" if own else "no action needed"
-    yield Finding(code="lock-torch", message=message, at=locate(recipe, asked[0]), fix=fix, level="note")
-
-
-def _count(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} packages"
+    at = locate(recipe, asked[0]) if asked else Location(file=recipe.file, line=conda[0].line)
+    yield Finding(code="lock-torch", message=message, at=at, fix=fix, level="note")
