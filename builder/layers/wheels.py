@@ -56,6 +56,7 @@ NAME = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)")
 SDIST = re.compile(r'^sdist = .*?sha256 = "([0-9a-f]{64})"', re.MULTILINE)  # in pylock.toml as uv writes it
 HASH = re.compile(r"--hash[= ](sha(?:256|384|512):[0-9a-f]{64,128})")
 WHEEL_ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]*:[^\s#;]*/([A-Za-z0-9._]+)-([^/\s#;-]+)-[^/\s#;]+\.whl(?=[\s#;]|$)")
+HASHED = "--require-hashes"
 VERSION = re.compile(r"==\s*([^\s;\\]+)")
 # uv's messages for a package without a wheel for the image.
 NO_WHEEL = re.compile(
@@ -249,9 +250,9 @@ class Resolver:
         argv = [self.uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
         argv += [*self.target, *self.words, *options, *[str(file) for file in files]]
         argv += ["--offline"] if self.cached_only else []
-        code, out, err = ask(argv, env={**self.make_environment(own_index=own_index), **UNPACKING})
-        self.said += [line for line in err.splitlines() if line.startswith("DEBUG ")]
-        err = "\n".join(line for line in err.splitlines() if not line.startswith("DEBUG "))
+        code, out, answer = ask(argv, env={**self.make_environment(own_index=own_index), **UNPACKING})
+        self.said += [line for line in answer.splitlines() if line.startswith("DEBUG ")]
+        err = "\n".join(line for line in answer.splitlines() if not line.startswith("DEBUG "))
         if code == 0:
             return self.apply_given(self.parse_pins(out), *options, files=files, own_index=own_index)
         if any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", err) for name in self.provided):
@@ -310,11 +311,11 @@ def resolve(folder: Path, resolver: Resolver) -> tuple[tuple[Group, ...], bool]:
     options = list_uv_options(packages) if packages.exists() else []
     if (folder / "constraints.txt").exists():
         options += ["-c", str(folder / "constraints.txt")]
-    own_index = torch.exists() and _has_index(torch)
+    own_index = torch.exists() and _has_line(torch, "--index-url ")
     sources = any((folder / name).exists() for name in SOURCES)
     groups: list[Group] = []
     try:
-        if torch.exists() and packages.exists() and not own_index and not _has_hashes(packages) and not sources:
+        if torch.exists() and packages.exists() and not own_index and not _has_line(packages, HASHED) and not sources:
             return _group_pins(resolver.compile([torch, packages], *options), ()), False
         if torch.exists():
             groups += _resolve_torch(torch, resolver, own_index=own_index)
@@ -336,7 +337,7 @@ def resolve(folder: Path, resolver: Resolver) -> tuple[tuple[Group, ...], bool]:
 def _resolve_torch(file: Path, resolver: Resolver, *, own_index: bool) -> list[Group]:
     """Return the torch family with its dependencies; a lock lists every file."""
     text = file.read_text(encoding="utf-8")
-    pins = parse_pins(text) if _has_hashes(file) else resolver.compile([file], own_index=own_index)
+    pins = parse_pins(text) if _has_line(file, HASHED) else resolver.compile([file], own_index=own_index)
     return [replace(group, own_index=own_index) for group in _group_pins(pins, tuple(list_uv_options(file)))]
 
 
@@ -344,7 +345,7 @@ def _resolve_packages(file: Path, resolver: Resolver, *, groups: list[Group], op
     """Return the recipe's own packages; a torch that was resolved from its own index stays."""
     words = tuple(list_uv_options(file))
     done = [pin for group in groups for pin in group.pins]
-    if _has_hashes(file) and (done or file.with_name("lock").exists()):
+    if _has_line(file, HASHED) and (done or file.with_name("lock").exists()):
         # Such a file lists all packages: no other is installed.
         return _group_pins(parse_pins(file.read_text(encoding="utf-8")), words)
     if done:
@@ -394,9 +395,5 @@ def list_uv_options(file: Path) -> list[str]:
     return words
 
 
-def _has_index(file: Path) -> bool:
-    return any(line.startswith("--index-url ") for line in file.read_text(encoding="utf-8").splitlines())
-
-
-def _has_hashes(file: Path) -> bool:
-    return any(line.strip() == "--require-hashes" for line in file.read_text(encoding="utf-8").splitlines())
+def _has_line(file: Path, start: str) -> bool:
+    return any(line.startswith(start) for line in file.read_text(encoding="utf-8").splitlines())

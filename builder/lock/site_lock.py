@@ -177,9 +177,7 @@ def _refuse_other_files(target: Target, packages: Iterable[CondaPackage]) -> Non
     if others := list_other_conda(target, packages):
         message = f"a channel has other files than the lock: {'; '.join(others[:4])}"
         fix = "do not use the file; ask the owner of the channel, or lock again with the tool that made the lock"
-        raise UnsupportedError(
-            Finding(code="lock-digest", message=message, at=Location(file=target.recipe.file), fix=fix)
-        )
+        raise UnsupportedError(Finding(code="hash", message=message, at=Location(file=target.recipe.file), fix=fix))
 
 
 def _find_python(lock: Lock, *, at: Location) -> str:

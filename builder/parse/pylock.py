@@ -67,7 +67,7 @@ class PylockReader(ProjectReader):
         packages = self.tree.get("packages")
         items = packages.items if isinstance(packages, Listing) else ()
         if not items:
-            self._add("recipe-empty", "the lock has no packages", at=self._place(self.tree, "packages"), fix=AGAIN)
+            self._report("recipe-empty", "the lock has no packages", at=self._place(self.tree, "packages"), fix=AGAIN)
         for index, item in enumerate(items):
             try:
                 self._read_package(item, key=f"packages[{index}]")
@@ -81,7 +81,7 @@ class PylockReader(ProjectReader):
             container = replace(container, python="env")
         return replace(recipe, kind="lock", processors=processors, container=container)
 
-    def _add(self, code: str, message: str, *, at: Location, fix: str) -> None:
+    def _report(self, code: str, message: str, *, at: Location, fix: str) -> None:
         self.add_error(make_config_error(code, message, at=at, fix=fix))
 
     def _place(self, value: Value, key: str, *, name: str = "") -> Location:
@@ -98,11 +98,11 @@ class PylockReader(ProjectReader):
         value = self.tree.get("lock-version")
         if not isinstance(value, Text):
             message = "'lock-version' is missing: this is no lock of PEP 751, or its beginning is lost"
-            self._add("pylock-version", message, at=self._place(self.tree, ""), fix=AGAIN)
+            self._report("pylock-version", message, at=self._place(self.tree, ""), fix=AGAIN)
         elif value.raw.partition(".")[0] != VERSION_READ.partition(".")[0]:
             message = f"the lock has format '{sanitize(value.raw)}', and {VERSION_READ} is read"
             at = self._place(value, "lock-version")
-            self._add("pylock-version", message, at=at, fix=f"write the lock as format {VERSION_READ}")
+            self._report("pylock-version", message, at=at, fix=f"write the lock as format {VERSION_READ}")
 
     def _check_choice(self) -> None:
         """Report an extra or a group that the lock does not have; a lock of uv holds those that were chosen."""
@@ -118,7 +118,7 @@ class PylockReader(ProjectReader):
                     message = f"the lock has no '{sanitize(name)}' among its {key}"
                     at = Location(file=self.file, key=option)
                     fix = suggest_name(name, known=known, noun=key) if known else f"leave out {option}"
-                    self._add(code, message, at=at, fix=fix)
+                    self._report(code, message, at=at, fix=fix)
 
     def _read_python(self) -> list[tuple[CondaSpec, Location]]:
         """The Python that the lock says, within those that its files are for."""
@@ -148,7 +148,7 @@ class PylockReader(ProjectReader):
             shown = ", ".join(sanitize(marker.raw) for marker, _ in markers[:3])
             message = f"the lock is for other systems alone: {shown}"
             at = self._place(self.tree.get("environments") or self.tree, "environments")
-            self._add("lock-platform", message, at=at, fix="lock on Linux, or for every system, as `uv lock` does")
+            self._report("lock-platform", message, at=at, fix="lock on Linux, or for every system, as `uv lock` does")
         return () if not markers or len(found) == len(PROCESSORS) else tuple(sorted(found))
 
     def _read_package(self, item: Value, *, key: str) -> None:

@@ -28,6 +28,8 @@ from builder.resolve.releases import find_companion, list_companion_builds
 from builder.resolve.replacements import find_replacement
 from builder.resolve.requested import (
     FAMILY,
+    PROTECTED_PACKAGES,
+    TRITON,
     RequestedTorch,
     find_family_name,
     find_requested_family,
@@ -35,22 +37,6 @@ from builder.resolve.requested import (
 )
 from builder.resolve.source_releases import find_source_release
 from builder.resolve.torch import find_release, is_cuda_pin, read_python_pin
-
-TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton-xpu", "triton-xpu")
-
-# Packages that must not change in an image with its own torch; names that the image lacks have no effect.
-PROTECTED_PACKAGES = (
-    *FAMILY,
-    *TRITON,
-    "apex",
-    "flash-attn",
-    "intel-extension-for-pytorch",
-    "oneccl-bind-pt",
-    "oneccl-bindings-for-pytorch",
-    "pytorch-quantization",
-    "torch-tensorrt",
-    "transformer-engine",
-)
 
 # Libraries that CUDA builds of torch require; a recipe requests other NVIDIA packages for itself.
 CUDA_RUNTIME = re.compile(

@@ -21,6 +21,21 @@ from builder.resolve.conda_names import find_python_name, load_name_table, to_sp
 
 FAMILY = ("torch", "torchvision", "torchaudio")
 COMPANIONS = ("torchvision", "torchaudio")
+TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton-xpu", "triton-xpu")
+
+# Packages that must not change in an image with its own torch; names that the image lacks have no effect.
+PROTECTED_PACKAGES = (
+    *FAMILY,
+    *TRITON,
+    "apex",
+    "flash-attn",
+    "intel-extension-for-pytorch",
+    "oneccl-bind-pt",
+    "oneccl-bindings-for-pytorch",
+    "pytorch-quantization",
+    "torch-tensorrt",
+    "transformer-engine",
+)
 
 # Values of every site, besides its platform_machine; the installer evaluates markers on anything else.
 LINUX_MARKERS = {

@@ -29,9 +29,9 @@ from builder.resolve.checks.vendors import (
 )
 from builder.resolve.conda_names import is_cuda_library, matches
 from builder.resolve.indexes import WheelPage, list_builds, list_pages
-from builder.resolve.package_plan import CUDA_RUNTIME, TRITON
+from builder.resolve.package_plan import CUDA_RUNTIME
 from builder.resolve.replacements import find_replacement
-from builder.resolve.requested import FAMILY
+from builder.resolve.requested import FAMILY, TRITON
 from builder.resolve.tokens import find_vendor, list_tokens
 from builder.resolve.torch import find_release
 

@@ -23,8 +23,7 @@ from builder.resolve.checks.packages import (
 )
 from builder.resolve.checks.vendors import VENDOR_NAMES, find_named_vendor, is_cuda_loader, suggest_counterpart
 from builder.resolve.indexes import WheelPage, list_pages
-from builder.resolve.package_plan import TRITON
-from builder.resolve.requested import FAMILY, to_release
+from builder.resolve.requested import FAMILY, TRITON, to_release
 from builder.resolve.tokens import find_vendor
 
 

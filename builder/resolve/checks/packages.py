@@ -31,12 +31,10 @@ from builder.resolve.conda_names import find_python_name, is_cuda_library, load_
 from builder.resolve.indexes import TORCH_HOST, is_kept_index, list_builds
 from builder.resolve.package_plan import (
     CUDA_RUNTIME,
-    PROTECTED_PACKAGES,
-    TRITON,
 )
 from builder.resolve.releases import find_required_torch
 from builder.resolve.replacements import Replacement, find_replacement
-from builder.resolve.requested import COMPANIONS, FAMILY, find_family_name, to_release
+from builder.resolve.requested import COMPANIONS, FAMILY, PROTECTED_PACKAGES, TRITON, find_family_name, to_release
 from builder.resolve.tokens import find_vendor, list_tokens, serves_cuda
 
 OLDEST_CUDA = 11  # of the drivers' table; older ones run on every driver

@@ -13,7 +13,7 @@ from builder.model.site import Site
 from builder.model.target import Target
 from builder.parse.gpu_tables import TorchRelease, load_torch_table
 from builder.resolve.indexes import TORCH_HOST
-from builder.resolve.package_plan import TRITON
+from builder.resolve.requested import TRITON
 from builder.resolve.tokens import list_tokens
 
 
