@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from builder.cli.help import GroupedCommand
 from builder.cli.input_options import add_input_options, read_choice
 from builder.cli.inputs import (
     add_decision_options,
@@ -31,7 +32,7 @@ from builder.pipeline.build import plan_builds
 from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, make_failure
 
 
-@click.command("fetch")
+@click.command("fetch", cls=GroupedCommand)
 @add_words_argument
 @click.option(
     "--tmpdir", type=click.Path(path_type=Path), help="Temporary folder.", envvar="RECIPE_TMPDIR", show_envvar=True

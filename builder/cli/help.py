@@ -11,12 +11,14 @@ from builder.cli.streams import fit, get_screen_width
 # What an option is about, in the order of the groups; any other is listed as one of the command itself.
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Input": ("extras", "groups", "environment", "project", "kind"),
-    "Output": ("output", "force", "show", "name", "shape", "as_json", "sbom", "sign", "explain", "fix", "only_diff"),
-    "Build": (
-        "dry_run", "update", "start", "no_smoke", "tmpdir", "accept_licenses", "offline", "reproduce", "jobs", "locked",
-        "here", "trust",
+    "Output": (
+        "output", "force", "show", "name", "shape", "form", "as_json", "sbom", "sign", "explain", "fix", "only_diff",
     ),
-    "Site": ("backend", "base", "driver", "torch_index"),
+    "Build": (
+        "dry_run", "update", "start", "no_smoke", "tmpdir", "offline", "check_only", "reproduce", "jobs", "locked",
+    ),
+    "Site": ("backend", "base", "driver", "torch_index", "launcher", "gpu_visibility"),
+    "What is otherwise refused": ("ignored", "accept_licenses", "here", "trust"),
     "Slurm": (
         "submit", "account", "partition", "qos", "time", "mem", "nodes", "gpus", "dependency", "no_wait",
         "cancel_on_interrupt",

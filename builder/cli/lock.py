@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from builder.cli.help import GroupedCommand
 from builder.cli.input_options import add_input_options, read_choice
 from builder.cli.inputs import add_decision_options, add_verbosity, find_sites_folder, make_context
 from builder.cli.output import echo, emit, is_quiet, show_findings
@@ -45,8 +46,8 @@ SILENT = 2.0  # seconds without a line
 FORMS = ("pylock", "requirements", "conda-lock", "explicit")
 
 
-@click.command("lock")
-@click.argument("words", nargs=-1, metavar="SITE... ENV")
+@click.command("lock", cls=GroupedCommand)
+@click.argument("words", nargs=-1, metavar="[SITE]... ENV")
 @click.option("--offline", is_flag=True, help="Use what was downloaded before, and ask no server.")
 @click.option("--check", "check_only", is_flag=True, help="Say whether the lock fits, and write nothing.")
 @click.option("--format", "form", type=click.Choice(FORMS), help="Print a lock that fits as another tool reads it.")

@@ -164,6 +164,12 @@ format_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, hidden=True)
 
 
+def has_json_format(command: click.Command) -> bool:
+    """Whether a command has --format json; the formats of `lock` are those of other tools."""
+    kinds = [param.type for param in command.params if "--format" in param.opts]
+    return any(isinstance(kind, click.Choice) and "json" in kind.choices for kind in kinds)
+
+
 def make_document(content: Mapping[str, Any]) -> dict[str, Any]:
     """Make a document: its schema number first, null for empty text."""
     return {"schema": SCHEMA, **{key: replace_empty(value) for key, value in content.items() if key != "schema"}}

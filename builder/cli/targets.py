@@ -51,7 +51,7 @@ class Selection:
 
 def add_words_argument(command: F) -> F:
     """One site and one environment file, or several of either."""
-    return click.argument("words", nargs=-1, metavar="SITE... ENV...")(command)
+    return click.argument("words", nargs=-1, metavar="[SITE]... ENV...")(command)
 
 
 def read_words(words: Sequence[str], *, without: Without = "this machine's") -> Selection:

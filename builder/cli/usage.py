@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import click
 
+from builder.cli.output import has_json_format
 from builder.cli.typed import find_arguments
 from builder.model.finding import Finding, find_nearest
 from builder.model.site import BackendName
@@ -285,7 +286,7 @@ def _suggest_option(error: click.NoSuchOption, *, context: click.Context, line: 
 
         value, words = line.split_option(option)
         return suggest_redirection(context.command, path=line.path, words=words, value=value)
-    if option == "--json" and "--format" in known:
+    if option == "--json" and has_json_format(context.command):
         return f"`{line.replace_words(option, '--format', 'json')}`"
     if option.lower() != option and option.lower() in known:
         return f"did you mean '{option.lower()}'?"

@@ -111,7 +111,7 @@ def make_uv_settings(environment: Mapping[str, str], *, cache: Path, offline: bo
     found["UV_CACHE_DIR"] = environment.get("UV_CACHE_DIR") or str(cache / UV)
     if offline or is_offline(environment):
         found["UV_OFFLINE"] = "1"
-    found |= {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1"}
+    found |= {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_NO_WRAP": "1"}
     return {name: value for name, value in found.items() if value}
 
 

@@ -128,7 +128,9 @@ def _guess_by_content(path: Path) -> tuple[str, str] | None:
 
 
 def _read_head(path: Path) -> bytes:
-    """The first bytes of a file, none where it cannot be read: read_text reports it."""
+    """The first bytes of a file, none where it cannot be read: read_text reports it. A pipe could keep one waiting."""
+    if not (exists(path) and path.is_file()):
+        return b""
     try:
         with path.open("rb") as stream:
             return stream.read(4096)

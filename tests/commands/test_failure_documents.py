@@ -23,6 +23,7 @@ def list_formats() -> list[tuple[str, str]]:
         inner = {f"{name} {word}": one for word, one in getattr(command, "commands", {}).items() if not one.hidden}
         for line, one in (inner or {name: command}).items():
             kinds = [param.type for param in one.params if "--format" in param.opts]
+            kinds = [kind for kind in kinds if "json" in kind.choices]  # those of `lock` are forms of its result
             found += [(line, shape) for kind in kinds for shape in kind.choices if shape not in ("text", "table")]
     return found
 
