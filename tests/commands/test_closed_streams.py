@@ -51,11 +51,11 @@ def test_a_reader_that_is_gone_changes_no_exit_code(tmp_path: Path, words: str, 
 
 def test_an_early_interrupt_is_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from builder.cli.start import start; start()"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from hpc_recipe import start; start()"
     done = subprocess.run([sys.executable, "-c", code, "check"], env={}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
 def test_the_entry_point_catches_an_interrupt() -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
-    assert '\nrecipe = "builder.cli.start:start"\n' in project
+    assert '\nrecipe = "hpc_recipe:start"\n' in project

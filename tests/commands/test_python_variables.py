@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 RECIPE = Path(sys.executable).with_name("recipe")
-FOREIGN = ("click", "yaml", "jinja2", "rich", "typing", "docker")
+FOREIGN = ("builder", "click", "yaml", "jinja2", "rich", "typing", "docker")
 LINE = ("check", "lumi-g", "env.txt", "--format", "json")
 
 

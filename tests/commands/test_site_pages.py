@@ -125,7 +125,7 @@ class Reader:
             if re.fullmatch(r"[\w-]+\.(?:yml|txt)", word) and not (self.folder / word).exists():
                 example = RECIPES / word
                 shutil.copy(example if example.exists() else RECIPES / f"mnist{Path(word).suffix}", self.folder / word)
-        program = f"{sys.executable} -c 'from builder.cli.start import start; start()'"
+        program = f"{sys.executable} -c 'from hpc_recipe import start; start()'"
         self.bash(text.replace("recipe ", f"{program} ", 1), cwd=self.folder)
         if words[1] == "plan" and "-o" in words:
             self.plan = self.folder / words[words.index("-o") + 1]

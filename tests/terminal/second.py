@@ -20,7 +20,7 @@ import fcntl, json, os, socket, sys, termios
 
 import click
 from builder.cli.main import COMMANDS, run_cli
-from builder.cli.start import start
+from hpc_recipe import start
 import builder.cli.output, rich.console, rich.table, rich.text
 
 for name in COMMANDS:

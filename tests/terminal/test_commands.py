@@ -108,3 +108,17 @@ def test_options_of_what_is_shown(command: str, seat: Seat) -> None:
 def test_the_program_itself(flag: str, seat: Seat) -> None:
     shown = seat.type(f"recipe {flag}")
     assert (shown.code, faults(shown)) == (0 if flag else 2, [])
+
+
+GONE = "import os, sys; os.chdir('gone'); os.rmdir('../gone'); os.execvp('recipe', sys.argv[1:])"
+PATHS = ("build", "check", "lock", "smoke", "convert", "init")
+
+
+@pytest.mark.parametrize("command", [*PATHS, "config", "doctor", "cache check"])
+def test_a_current_folder_that_was_removed(command: str, seat: Seat) -> None:
+    seat.write({"gone/": ""})
+    shown = seat.type(f'python3 -c "{GONE}" recipe {command} {TYPED[command][0]}')
+    assert "Traceback" not in shown.text
+    assert shown.code in range(9)
+    if command in PATHS:
+        assert (shown.code, "the current folder was removed" in shown.text) == (2, True), shown.text

@@ -260,8 +260,12 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
     assert only_message(tmp_path / "nowhere.yml").endswith("does not exist")
     assert only_message(tmp_path).endswith("is a folder")
     assert only_message(Path("/dev/zero")).endswith("is not a regular file")
-    os.mkfifo(tmp_path / "pipe.yml")
-    assert only_message(tmp_path / "pipe.yml").endswith("is not a regular file")
+    for name in ("pipe.yml", "pipe.txt", "pipe.toml", "pylock.toml", "conda-lock.yml"):
+        os.mkfifo(tmp_path / name)
+        assert only_message(tmp_path / name).endswith("is not a regular file")
+    for name in ("pipe", "pipe.lock", "pixi.lock", "uv.lock", "Dockerfile"):  # nothing waits for a writer
+        os.mkfifo(tmp_path / name)
+        assert only_message(tmp_path / name)
     assert "cannot be read" in only_message(tmp_path / ("x" * 300 + ".yml"))
     assert "cannot be read" in only_message(Path("a\0b.yml"))
     (tmp_path / "loop.yml").symlink_to("loop.yml")

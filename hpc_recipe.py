@@ -1,7 +1,7 @@
 """The entry point of the program: Ctrl-C while it is loaded ends it with a line, not with a traceback.
 
 Variables for other Pythons of this machine do not change it: the folders of PYTHONPATH come last, and what would change
-how this Python runs or ends is not read.
+how this Python runs or ends is not read. It is no module of `builder`: a folder of PYTHONPATH may have another one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 - pathlib is slow
+HOME = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow
 CHANGING = ("PYTHONINSPECT", "PYTHONOPTIMIZE", "PYTHONWARNINGS")
 
 
