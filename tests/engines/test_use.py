@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import select
 import shutil
+import struct
 import subprocess
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -187,7 +190,9 @@ class Typed:
 
     def __init__(self, words: list[str | Path], *, room: Room) -> None:
         self.end, theirs = pty.openpty()
-        env = room.environment(TERM="xterm-256color") | {"COLUMNS": "80"}
+        # A prompt that is longer than a line of the terminal is cut by readline, and the folders of tests are long.
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 400, 0, 0))
+        env = room.environment(TERM="xterm-256color") | {"COLUMNS": "400"}
         env.pop("NO_COLOR")
         self.process = subprocess.Popen(
             ["/usr/bin/setsid", "--ctty", *map(str, words)], cwd=room.folder, env=env,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ class Victim:
     def to_stand(self, at: str, *, when: str = "/") -> dict[str, str]:
         """The variables by which a build stands at a place."""
         self.stands.unlink(missing_ok=True)
-        return {"STOP_AT": at, "STOP_WHEN": when, "STOP_FILE": str(self.stands), "PYTHONPATH": str(STOPPER)}
+        loaded = {"PYTHONPATH": str(STOPPER), "RECIPE_PYTHON": str(STOPPER / "python"), "STOP_PYTHON": sys.executable}
+        return {"STOP_AT": at, "STOP_WHEN": when, "STOP_FILE": str(self.stands), **loaded}
 
 
 def reached(process: subprocess.Popen[str], there: Callable[[], bool], *, pause: float = 0.01) -> None:
