@@ -50,7 +50,7 @@ def write_environment_file(source: Path, *, output: Path | None, force: bool) ->
         "command": len(recipe.container.run),
     }
     counted = ", ".join(_count(word, number) for word, number in parts.items() if number)
-    echo(f"by {by}: {counted or 'a base image alone'}", err=True)
+    echo(f"from {by}: {counted or 'a base image alone'}", err=True)
     if draft.left:
         echo(f"not taken over: {_count('line', len(draft.left))}, listed at the end of the file", err=True)
     echo(f"next: read it, then recipe check all {quote(str(target))}", err=True)

@@ -86,4 +86,5 @@ def _check_package(image: Path, *, target: Target) -> None:
         line = f'"{PACKAGE}"'
     message = f"the image '{sanitize(image.name, limit=400)}' has no {PACKAGE}, which Jupyter talks to"
     fix = f"add `{line}` to the dependencies of {quote(file)}, and build again: `recipe build {target.site.name}"
-    raise UnsupportedError(Finding(code="no-ipykernel", message=message, fix=f"{fix} {quote(file)} --force`"))
+    words = f"{quote(file)} -o {quote(os.path.relpath(image))}"
+    raise UnsupportedError(Finding(code="no-ipykernel", message=message, fix=f"{fix} {words} --force`"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("builder", "recipes", "sites", "docs/checks", "pyproject.toml", "README.md")
+SOURCES = ("builder", "hpc_recipe.py", "recipes", "sites", "docs/checks", "pyproject.toml", "README.md")
 # pip, hatchling and the dependencies are those of the tests' environment; its own .pth files have no effect here.
 LIBRARIES = sysconfig.get_path("purelib")
 

@@ -246,7 +246,7 @@ def test_an_image_is_read_by_its_definition_file(tmp_path: Path, capsys: pytest.
     image = sif(tmp_path / "x.sif", [(DEFINITION, "x.def", text, len(text))])
     assert run(["init", "--from", str(image), "-o", str(tmp_path / "x.yml")]) == 0
     assert load_recipe(tmp_path / "x.yml").list_names() == ("torch", "matplotlib", "pandas", "seaborn")
-    assert "by the definition file in it: 4 packages" in capsys.readouterr().err
+    assert "from the definition file in it: 4 packages" in capsys.readouterr().err
 
 
 def test_an_image_without_one_is_read_by_its_packages(tmp_path: Path) -> None:
