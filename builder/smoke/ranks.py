@@ -134,9 +134,9 @@ class RankRun(WorkloadRun):
         hardware.redirect_log(self.log)
 
     def stop(self, number: int) -> bool:
-        """Ask a training with a snapshot to stop after its step."""
+        """Ask a training with a snapshot to stop after its step; it has stopped where another rank was told before."""
         self.signal = number
-        return self.stoppable
+        return self.stoppable or "stopped" in self.record
 
     def signal_alive(self) -> None:
         """Update the time of this rank's record."""

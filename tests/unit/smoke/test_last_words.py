@@ -51,3 +51,13 @@ def test_a_failed_rank_waits_no_longer_than_its_limit(tmp_path: Path, monkeypatc
     alone.write_initial()
     assert alone.end("it failed") == 1  # rank 0 never writes a result
     assert json.loads(path.read_text())["error"] == UNFINISHED
+
+
+def test_a_rank_that_stopped_for_another_is_not_ended_when_told(tmp_path: Path) -> None:
+    """All stop before the same step, and each learns of the job's end by itself: a late one has its text already."""
+    rank = start_rank(tmp_path / "ddp.json", 0)
+    assert not rank.stop(15)
+    rank.stoppable = True
+    assert rank.stop(15)
+    rank.record["stopped"], rank.stoppable = {"signal": 15}, False
+    assert rank.stop(15)
