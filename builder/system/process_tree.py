@@ -9,13 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL; Apptainer removes its temporary folders in that time
+JOB = b"SLURM_JOB_ID="  # in the environment of all that a Slurm job runs
 
 
-def find_members(leader: int | None, *, mark: bytes) -> set[int]:
-    """Find the live processes that a session's leader has started; a negative number is a whole group."""
+def find_members(leader: int | None, *, mark: bytes, other_jobs: bool = False) -> set[int]:
+    """Find the live processes that a session's leader has started; a negative number is a whole group.
+
+    A Slurm job that one of them submitted has the mark too, since sbatch passes its environment on; the job's processes
+    are found with `other_jobs` only.
+    """
     if not Path("/proc/self/stat").exists():  # no Linux: only what stayed in the group
         return _group(leader)
-    return _find_family(leader, mark=mark)
+    return _find_family(leader, mark=mark, other_jobs=other_jobs)
 
 
 def add_sessions(pids: set[int]) -> set[int]:
@@ -46,7 +51,7 @@ def _group(leader: int | None) -> set[int]:
     return {-leader}
 
 
-def _find_family(leader: int | None, *, mark: bytes) -> set[int]:
+def _find_family(leader: int | None, *, mark: bytes, other_jobs: bool) -> set[int]:
     """Return the live processes of a session, those with the mark in their environment, and all their children."""
     parents: dict[int, int] = {}
     found: set[int] = set()
@@ -59,11 +64,19 @@ def _find_family(leader: int | None, *, mark: bytes) -> set[int]:
             continue
         pid, (parent, group, session) = int(name), stat
         parents[pid] = parent
-        if (leader is not None and leader in (pid, group, session)) or mark in _read_environ(name):
+        if (leader is not None and leader in (pid, group, session)) or _is_marked(name, mark, other_jobs=other_jobs):
             found.add(pid)
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return found
+
+
+def _is_marked(pid: str, mark: bytes, *, other_jobs: bool) -> bool:
+    environ = _read_environ(pid)
+    if mark not in environ:
+        return False
+    jobs = [entry[len(JOB) :] for entry in environ.split(b"\0") if entry.startswith(JOB)]
+    return other_jobs or not jobs or jobs[0] == os.environb.get(JOB[:-1])
 
 
 def _read_stat(pid: str) -> tuple[int, int, int] | None:
@@ -114,7 +127,7 @@ def end_marked(mark: bytes) -> None:
     """Stop the processes with a mark in their environment, and all of their sessions: SIGTERM, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         until = time.monotonic() + GRACE
-        members = add_sessions(find_members(None, mark=mark))
+        members = add_sessions(find_members(None, mark=mark, other_jobs=True))
         for pid in members:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)

@@ -163,6 +163,17 @@ def test_a_step_that_takes_too_long(place: Place, word: str) -> None:
     assert place.clean()
 
 
+def test_a_job_that_a_step_submitted_outlives_it(place: Place, word: str) -> None:
+    start = "setsid {} bash -c 'while :; do sleep 0.1; done; : {} {}' &"
+    job, own = start.format("env SLURM_JOB_ID=77", word, "job"), start.format("", word, "own")
+    assert place.execute(plan_of(build=f"({job})\n({own})\n{MAKES_IMAGE}")).status == "passed"
+    left = alive(word)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not alive(word))
+    assert [line.split()[-1] for line in left.values()] == ["job"]
+
+
 def test_a_step_does_not_inherit_the_lock(place: Place, word: str) -> None:
     place.write(plan_of(build="true"))
     with lock_folder(place.kit):

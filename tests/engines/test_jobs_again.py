@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from test_jobs import SITE, numbers, until_gone
 from tiny_index import write_index
 
 from builder.sif.bounded import hash_file
+from builder.slurm.client import Slurm
+from builder.system.process import capture
 
 pytestmark = pytest.mark.engines
 
@@ -131,3 +135,19 @@ def test_a_job_without_a_network_takes_what_was_fetched(rooms: Callable[[str], R
     assert "could not reach a server it needs" in done.err
     bed.recipe(*command, "--offline", **index).expect(0)
     assert inside(bed.folder / "x.sif", "python3", "-c", "import tool_stub; print(tool_stub.__version__)") == "1.0\n"
+
+
+def test_a_job_that_starts_before_sbatch_is_cleaned_up_goes_on(tmp_path: Path) -> None:
+    submit = "job=$(sbatch --parsable --output=job.out --wrap='touch started; sleep 2; touch ended')"
+    wait = "for i in $(seq 300); do test -e started && break; sleep 0.1; done; echo $job"
+    submitted = capture(["bash", "-c", f"{submit}; {wait}"], env=dict(os.environ), cwd=tmp_path, timeout=60)
+    assert (tmp_path / "started").exists(), submitted.text
+    job = submitted.text.strip()
+    while find_state(job) in ("waiting", "running"):
+        time.sleep(0.2)
+    assert (tmp_path / "ended").exists(), find_state(job)
+
+
+def find_state(job: str) -> str:
+    states = Slurm(os.environ).query_states([job])
+    return states[job].stage if states else "no answer"
