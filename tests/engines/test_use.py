@@ -201,12 +201,12 @@ class Typed:
         os.close(theirs)
         self.seen = b""
 
-    def wait(self, wanted: bytes, seconds: float = 120.0) -> bytes:
-        """Wait for a text, and return all that was printed."""
+    def wait(self, wanted: bytes, *, then: bytes = b"", seconds: float = 120.0) -> bytes:
+        """Wait for a text, and for another one after it, and return all that was printed."""
         until = time.monotonic() + seconds
-        while wanted not in self.seen:
+        while wanted not in self.seen or then not in self.seen.partition(wanted)[2]:
             ready = select.select([self.end], [], [], max(0.0, until - time.monotonic()))[0]
-            assert ready, f"no {wanted!r} in {self.seen!r}"
+            assert ready, f"no {wanted!r} with {then!r} after it in {self.seen!r}"
             self.seen += os.read(self.end, 65_536)
         return self.seen
 
@@ -228,9 +228,10 @@ def test_a_shell_at_a_terminal(room: Room, small_sif: Path) -> None:
         typed = Typed([program(), "shell", "local", image], room=room)
         typed.wait(name)
         typed.type("echo $((40 + 2))-$PWD-$(ls -d /opt/nothing 2>&1 | wc -l)\r")
-        typed.wait(f"42-{room.folder}-1".encode())
-        typed.type("sleep 600\r")
-        typed.wait(b"sleep 600\r\n")
+        # A key before the next prompt, or a Ctrl-C before the program has the terminal, is for the shell itself.
+        typed.wait(f"42-{room.folder}-1\r\n".encode(), then=name)
+        typed.type("sh -c 'echo run\"\"ning; exec sleep 600'\r")
+        typed.wait(b"running\r\n")
         typed.type("\x03")
         typed.wait(name)
         typed.type("exit 5\r")
