@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from builder.execute.docker_daemon import GROUP as DOCKER
@@ -60,7 +61,7 @@ def examine(
     found = find_installed(environment)
     parts: dict[str, Callable[[], list[Reading]]] = {
         "the engines": lambda: examine_programs(site, found=found, environment=environment),
-        "uv": lambda: [examine_uv(environment, needed=backend == "layers")],
+        "uv": lambda: [examine_uv(environment, needed=backend == "layers"), examine_rattler()],
         "the bind paths": lambda: examine_bind_paths(found, root=root),
         "Docker": lambda: _examine_docker(found.get("docker"), environment=environment, needed=backend == "docker"),
         "the kernel": lambda: examine_kernel(root, user=_find_user()),
@@ -151,6 +152,15 @@ def examine_uv(environment: Mapping[str, str], *, needed: bool) -> Reading:
     whose = "the one that was installed with recipe" if found == find_own_uv() else "by RECIPE_UV or PATH"
     said = query_version_lines({"uv": Path(found)}, environment=environment)["uv"]
     return Reading(name="uv", state="ok", says=f"{said}, {whose}", group=group)
+
+
+def examine_rattler() -> Reading:
+    """What solves and links conda packages: it is installed with the extra `conda`, or uv fetches it."""
+    try:
+        says = f"{version('py-rattler')}, for conda packages"
+    except PackageNotFoundError:
+        says = "is fetched when a conda environment first needs it (30 MB)"
+    return Reading(name="py-rattler", state="ok", says=says, group="engines")
 
 
 def _find_user() -> str:

@@ -1,7 +1,6 @@
 """Exact conda packages, solved and linked by py-rattler: it knows every kind of package, and links for another prefix.
 
-py-rattler is not part of the standard library. `recipe build` brings its own; by hand a plan uses the Python's own, or
-uv fetches it. https://conda.github.io/rattler/py-rattler/
+https://conda.github.io/rattler/py-rattler/
 """
 
 from __future__ import annotations
@@ -18,26 +17,15 @@ from typing import Any
 from urllib.parse import unquote
 
 from ..sif.bounded import hash_file
-from ..sif.errors import LayeringError, log_line
+from ..sif.errors import LayeringError
 from ..sif.programs import ask, clean_environment, find_signal
 from .certificates import FILE, FOLDERS
+from .conda_program import find_rattler
 from .conda_solver import CondaPackage, solve_request
 from .downloads import DownloadMeter
 from .spec import FIX as FETCH
-from .uv import find_uv, make_uv_environment
 
 WORKER = Path(__file__).with_name("conda_worker.py")
-RELEASE = "0.28"  # of py-rattler, which this was tried with
-# Of its wheels as the package index has them: x86_64 and aarch64.
-HASHES = (
-    "4f4ab1d34d5394e7ce130a86e59009c95ace4f5757d9c3af04de1351bcea47eb",
-    "61b24202374188e72130f1b3dc63b455befaafc3e49e5481a38b6a6c8828c1e0",
-)
-PINNED = f"py-rattler=={RELEASE}.0 " + " ".join(f"--hash=sha256:{digest}" for digest in HASHES) + "\n"
-FIX = (
-    f"`python3 -m pip install 'py-rattler=={RELEASE}.*'` and name that Python by RECIPE_PYTHON, install uv where PyPI "
-    "can be reached, or build with --backend apptainer"
-)
 OTHER = "is not the one that its channel or the lock names"
 AGAIN = "lock again with `recipe lock` if its channel has replaced it; if it has not, do not use it"
 PART = re.compile(r"(?!\.)[A-Za-z0-9_.+!-]+")  # of names, which become names of files
@@ -119,7 +107,10 @@ class CondaClient:
                 print((out + err).strip()[-4000:], flush=True)
                 if killed := find_signal("py-rattler", code):
                     raise killed from None
-                raise LayeringError(f"py-rattler ended with {code} and no answer", fix=FIX) from None
+                raise LayeringError(
+                    f"py-rattler ended with {code} and no answer",
+                    fix="build again; if it stays so, report it with the log",
+                ) from None
         if found["error"]:
             text = re.sub(r"\s+", " ", found["text"]).strip().rstrip(".")
             if self.offline and UNSEEN.search(text):
@@ -159,25 +150,8 @@ def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offl
 
     `environment` are uv's variables.
     """
-    question = "import rattler; print(rattler.__version__)"
-    code, out, _ = ask([sys.executable, "-c", question])  # it exits with 1 if there is none
-    if code == 0:
-        if not out.strip().startswith(f"{RELEASE}."):
-            log_line(f"py-rattler is {out.strip()}, this was tried with {RELEASE}")
-        own = {name: environment[name] for name in (FILE, FOLDERS) if name in environment}
-        return CondaClient(argv=(sys.executable,), environment=own, work=work, cache=cache, offline=offline)
-    uv = find_uv()
-    if uv is not None:
-        # Not `uv run --with`: that takes no hashes.
-        folder, pins = work / "py-rattler", work / "py-rattler.txt"
-        pins.write_text(PINNED, encoding="utf-8")
-        argv = [uv, "pip", "install", "--quiet", "--no-config", "--no-deps", "--require-hashes"]
-        argv += ["--only-binary", ":all:", "--python", sys.executable, "--target", str(folder), "-r", str(pins)]
-        code, _, err = ask(argv, env=make_uv_environment(environment))
-        if code == 0:
-            own = {**environment, "PYTHONPATH": str(folder)}
-            return CondaClient(argv=(sys.executable,), environment=own, work=work, cache=cache, offline=offline)
-        print(err.strip()[-2000:], flush=True)
-        if offline:
-            raise LayeringError("py-rattler was not fetched before, and no server is asked", fix=FETCH)
-    raise LayeringError(f"conda packages need py-rattler, which {sys.executable} has not", fix=FIX)
+    folder = find_rattler(work=work, environment=environment, offline=offline)
+    own = {name: environment[name] for name in (FILE, FOLDERS) if name in environment}
+    if folder is not None:
+        own = {**environment, "PYTHONPATH": str(folder)}
+    return CondaClient(argv=(sys.executable,), environment=own, work=work, cache=cache, offline=offline)

@@ -6,17 +6,19 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from builder.layers.certificates import find_certificates
+from builder.layers.conda_program import find_rattler
 from builder.layers.conda_solver import solve_request
 from builder.layers.private_folders import CONDA
+from builder.layers.uv import make_uv_settings
 from builder.lock.session import Session, find_machine_error, format_output_tail, make_unreachable_error
 from builder.model.finding import ConfigError, Finding, Location, StepError, ToolError, UnsupportedError
 from builder.model.lock import LockRequest
 from builder.model.secrets import Mask, strip_all_credentials
 from builder.model.site import SUBDIRS
+from builder.sif.errors import LayeringError
 
 # One program solves for locks and for layers; it is also copied into plan folders.
 WORKER = Path(__file__).parents[1] / "layers" / "conda_worker.py"
@@ -35,12 +37,45 @@ def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at:
     """Solve and return the text of a rattler lock; `folder` is what relative channels are relative to.
 
     Raises UnsupportedError if no packages fit, StepError if a channel cannot be reached, ConfigError for an invalid
-    dependency.
+    dependency, ToolError without py-rattler.
     """
     output, request, answer = (session.work / name for name in ("pixi.lock", "request.json", "answer.json"))
     for path in (output, answer):
         path.unlink(missing_ok=True)
-    document = solve_request(
+    document = _make_request(asked, virtual=virtual, folder=folder, output=output, session=session)
+    request.write_text(json.dumps(document), encoding="utf-8")
+    finished = session.run(
+        [sys.executable, str(WORKER), str(request), str(answer)],
+        cwd=session.work,
+        env=_make_environment(session, at=at),
+        name="solver",
+    )
+    try:
+        result = json.loads(answer.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        tail = Mask(session.environment)(format_output_tail(finished))
+        if stopped := find_machine_error(finished, tail, program="py-rattler", at=at):
+            raise stopped from None
+        message = f"py-rattler finished with {finished.exit_code} and no answer: {format_output_tail(finished)}"
+        raise ToolError(
+            Finding(
+                code="lock-solver", message=message, fix="lock again; if it stays so, report it with the lines above"
+            )
+        ) from None
+    if result["error"]:
+        text = Mask(session.environment)(result["text"])
+        if result["error"] not in UNSOLVABLE and (
+            stopped := find_machine_error(finished, text, program="py-rattler", at=at)
+        ):
+            raise stopped
+        raise _make_solver_error(result["error"], text, at=at)
+    return strip_all_credentials(output.read_text(encoding="utf-8"))
+
+
+def _make_request(
+    asked: LockRequest, *, virtual: tuple[str, ...], folder: str, output: Path, session: Session
+) -> dict[str, object]:
+    return solve_request(
         channels=asked.channels,
         specs=asked.conda,
         virtual=virtual,
@@ -52,35 +87,27 @@ def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at:
         folder=str(Path(folder).resolve()),
         output=str(output),
     )
-    request.write_text(json.dumps(document), encoding="utf-8")
-    finished = session.run(
-        [sys.executable, str(WORKER), str(request), str(answer)],
-        cwd=session.work,
-        env=_make_environment(session.environment),
-        name="solver",
-    )
+
+
+def _make_environment(session: Session, *, at: Location) -> dict[str, str]:
+    """The environment of the solver: certificates, and the modules that this Python imports, in the same order.
+
+    Raises ToolError where py-rattler is missing and cannot be fetched.
+    """
+    given = session.environment
+    settings = make_uv_settings(given, cache=session.cache, offline=session.offline)
     try:
-        result = json.loads(answer.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        tail = Mask(session.environment)(format_output_tail(finished))
-        if stopped := find_machine_error(finished, tail, program="py-rattler", at=at):
-            raise stopped from None
-        message = f"py-rattler finished with {finished.exit_code} and no answer: {format_output_tail(finished)}"
-        raise ToolError(Finding(code="lock-solver", message=message, fix="check `pip show py-rattler`")) from None
-    if result["error"]:
-        text = Mask(session.environment)(result["text"])
-        if result["error"] not in UNSOLVABLE and (
-            stopped := find_machine_error(finished, text, program="py-rattler", at=at)
-        ):
-            raise stopped
-        raise _make_solver_error(result["error"], text, at=at)
-    return strip_all_credentials(output.read_text(encoding="utf-8"))
+        fetched = find_rattler(work=session.work, environment=settings, offline=session.offline, log=_ignore)
+    except LayeringError as error:
+        message = Mask(given)(str(error))
+        raise ToolError(Finding(code="lock-solver", message=message, at=at, fix=error.fix)) from None
+    path = [*([] if fetched is None else [str(fetched)]), *filter(None, sys.path)]
+    kept = {name: value for name, value in given.items() if not name.startswith("PYTHON")}
+    return {**kept, "PYTHONPATH": os.pathsep.join(path), **find_certificates(given).variables}
 
 
-def _make_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the solver: certificates, and the modules that this Python imports, in the same order."""
-    kept = {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
-    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **find_certificates(environment).variables}
+def _ignore(line: str) -> None:
+    del line  # the command says itself that it waits
 
 
 def _make_solver_error(kind: str, text: str, *, at: Location) -> Exception:

@@ -400,7 +400,7 @@ def test_by_hand_a_plan_says_what_it_needs_before_any_work(demo: LockRoom, small
     assert shutil.which("uv", path=path) is None, "this test needs a machine without a uv of the system's"
     assert done.code == 1
     assert "conda packages need py-rattler, which /usr/bin/python3 has not" in done.err
-    assert "fix: `python3 -m pip install 'py-rattler==0.28.*'`" in done.err
+    assert "fix: run `pip install 'uv==" in done.err
     assert "layer" not in done.out
     # uv has it fetched where it is at hand.
     (programs / "uv").symlink_to(str(shutil.which("uv")))
