@@ -139,7 +139,7 @@ def _find_shells(typed: list[str]) -> Iterable[str]:
 
 # command -> what its words can be
 WORDS: Mapping[str, Finder] = {
-    **dict.fromkeys(("build", "plan", "check", "lock", "fetch"), _make_finder(ENVIRONMENTS, several=True)),
+    **dict.fromkeys(("build", "plan", "check", "lock", "fetch", "bundle"), _make_finder(ENVIRONMENTS, several=True)),
     **dict.fromkeys(("smoke", "run", "shell", "module", "kernel", "convert"), _make_finder(IMAGES)),
     **dict.fromkeys(("sites", "doctor"), _find_sites),
     "explain": _find_codes,

@@ -32,6 +32,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "explain": ("recipe explain torch-build", "recipe explain glibc --format json"),
     "lock": ("recipe lock lumi-g mn5 environment.yml", "recipe lock lumi-g environment.yml --format pylock"),
     "fetch": ("recipe fetch local environment.yml", "recipe fetch local environment.yml --tmpdir /scratch/me"),
+    "bundle": ("recipe bundle local environment.yml", "recipe bundle lumi-c environment.yml --locked -o x.tar.zst"),
     "smoke": ("recipe smoke local image.sif", "recipe smoke lumi-g image.sif --submit --nodes 2"),
     "report": ("recipe report image.sif", "recipe report first.sif second.sif -o report.html"),
     "run": ("recipe run local image.sif -- python3 train.py", "recipe run lumi-g image.sif --submit --nodes 2 -- CMD"),

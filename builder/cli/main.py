@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("builder.cli.explain", "Explain the code of a finding: what it means, and an example."),
     "lock": ("builder.cli.lock", "Record the exact files of an environment for sites."),
     "fetch": ("builder.cli.fetch", "Download all that a build needs, for `build --offline`."),
+    "bundle": ("builder.cli.bundle", "Pack all that a build needs into one file, for no network."),
     "smoke": ("builder.cli.smoke", "Run the smoke test in an image again."),
     "report": ("builder.cli.report", "Show what was measured of an image, or compare several."),
     "run": ("builder.cli.run", "Run your own command in an image, as the site runs it."),

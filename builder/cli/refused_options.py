@@ -16,7 +16,7 @@ from builder.model.text import sanitize
 # The commands that write paths into scripts, records and reports, which are UTF-8, and `check`, which says what a build
 # would say; the others only read.
 WRITERS = (
-    "build", "check", "plan", "lock", "fetch", "smoke", "run", "shell", "module", "kernel", "convert",
+    "build", "check", "plan", "lock", "fetch", "bundle", "smoke", "run", "shell", "module", "kernel", "convert",
     "status", "init",
 )  # fmt: skip
 PLACES = ("TMPDIR", "RECIPE_TMPDIR", "RECIPE_CACHE_DIR", "XDG_CACHE_HOME")

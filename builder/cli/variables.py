@@ -20,8 +20,8 @@ from builder.model.site import GpuVisibility
 from builder.model.text import exists, is_folder, sanitize
 from builder.model.variables import split_words
 
-LAYERS = ("build", "fetch")
-MAKES = ("build", "plan", "check", "lock", "fetch")
+LAYERS = ("build", "fetch", "bundle")
+MAKES = ("build", "plan", "check", "lock", "fetch", "bundle")
 STARTS = ("build", "smoke", "run", "shell")
 LARGEST_GIB = 2.0**40
 SECONDS = 30.0  # for a program to say what it is

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from builder.audit import CODE as AUDIT
 from builder.execute.build_options import ExecutionOptions, Signals
@@ -42,24 +43,31 @@ def check_offline(plan: Plan, options: ExecutionOptions, *, backends: Collection
         message = f"--reproduce with --offline ({OFFLINE}): a second build starts with nothing but downloads"
         fix = "leave out one of them: what a container has installed, and base images, would have to be fetched again"
         raise ConfigError(Finding(code="usage", message=message, fix=fix))
-    _check(plan, backends=backends, what=f"no server is to be asked (--offline, {OFFLINE}), and ")
+    check_fetchable(plan, backends=backends, what=f"no server is to be asked (--offline, {OFFLINE}), and ")
 
 
 def fetch(
-    plan: Plan, *, backends: Collection[str], recipe_folder: Path, options: ExecutionOptions, progress: Progress
+    plan: Plan,
+    *,
+    backends: Collection[str],
+    recipe_folder: Path,
+    options: ExecutionOptions,
+    progress: Progress,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Have all that a plan's image is made of in the caches; where that fails, the plan stays there with its log.
 
-    Raises ConfigError for a backend that cannot, GpuError for packages that cannot use the site's GPU, StepError,
-    ToolError, and SignalInterrupt as `execute`.
+    `settings` are variables of the step that come before the user's: another cache, for one. Raises ConfigError for a
+    backend that cannot, GpuError for packages that cannot use the site's GPU, StepError, ToolError, and SignalInterrupt
+    as `execute`.
     """
-    _check(plan, backends=backends, what="")
+    check_fetchable(plan, backends=backends)
     cache = ensure_cache_folder(options.environment)
     digest = hashlib.sha256(to_json(plan).encode()).hexdigest()
     folder = cache / FETCH / f"{Path(plan.image).stem}-{digest[:12]}"
     _sweep(folder.parent)
     environment = {name: value for name, value in options.environment.items() if name != OFFLINE}
-    environment[VARIABLE] = "yes"
+    environment |= {**settings, VARIABLE: "yes"}
     signals = Signals()
     with signals.catch():
         write_plan(plan, folder, recipe_folder=recipe_folder, force=True)
@@ -90,7 +98,7 @@ def fetch_step(plan: Plan) -> Step:
     return replace(step, name="fetch", why=f"fetch what {plan.image} is made of", produces=(), batch="")
 
 
-def _check(plan: Plan, *, backends: Collection[str], what: str) -> None:
+def check_fetchable(plan: Plan, *, backends: Collection[str], what: str = "") -> None:
     """Raise ConfigError where an engine downloads by itself while it builds."""
     if plan.backend == BACKEND:
         return

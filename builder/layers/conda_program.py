@@ -41,6 +41,11 @@ def find_rattler(
         if not out.strip().startswith(f"{RELEASE}."):
             log(f"py-rattler is {out.strip()}, this was tried with {RELEASE}")
         return None
+    return fetch_rattler(work=work, environment=environment, offline=offline, log=log)
+
+
+def fetch_rattler(*, work: Path, environment: Mapping[str, str], offline: bool, log: Callable[[str], None]) -> Path:
+    """Have uv fetch py-rattler into its cache and install it in a folder; raises LayeringError with the fix."""
     if (uv := find_uv()) is None:
         message = (
             f"conda packages need py-rattler, which {sys.executable} has not, and uv, which fetches it, is missing"

@@ -42,7 +42,7 @@ def read_spec(path: Path) -> Spec:
         return Spec(
             folder=path.resolve().parent / "image",
             image=str(found["image"]),
-            base=str(found["base"]),
+            base=_place(str(found["base"]), folder=path.resolve().parent),
             place=str(found["place"]),
             machine=str(found["machine"]),
             zstd=bool(found["zstd"]),
@@ -53,6 +53,11 @@ def read_spec(path: Path) -> Spec:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LayeringError(f"'{path}' is not a description of layers: {error}", fix="write the plan again") from None
+
+
+def _place(base: str, *, folder: Path) -> str:
+    """A base image next to the plan, as in a bundle, by its whole path; any other as it is."""
+    return str((folder / base).resolve()) if base.startswith("../") else base
 
 
 VARIABLE = "RECIPE_OFFLINE"

@@ -30,6 +30,7 @@ RIGHT = {
     "explain": "explain {unpinned}",
     "lock": "lock local {env.yml}",
     "fetch": "fetch local {env.yml}",
+    "bundle": "bundle local {env.yml}",
     "smoke": "smoke local {x.sif}",
     "smoke site": "smoke {x.sif}",
     "report": "report {x.sif}",

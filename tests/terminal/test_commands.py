@@ -28,6 +28,7 @@ TYPED: dict[str, tuple[str, tuple[int, ...], bool]] = {
     "explain": ("torch-bild", (2,), True),
     "lock": ("local env.yml", (5,), True),
     "fetch": ("local env.yml", (4,), True),
+    "bundle": ("local env.yml", (4,), True),
     "smoke": ("local x.sif", (4,), True),
     "report": ("env.yml", (2,), True),
     "run": ("local x.sif -- ls", (4,), True),

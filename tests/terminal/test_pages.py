@@ -34,6 +34,7 @@ WITHOUT: tuple[tuple[str, tuple[int, ...], str], ...] = (
     ("recipe lock", (4, 5), "no index can be reached"),
     ("recipe doctor local", (4,), "no engine"),
     ("recipe fetch", (4, 5), "no registry can be reached"),
+    ("recipe bundle", (3, 4, 5), "no registry can be reached"),
     ("recipe status", (2,), "nothing was submitted: there is no plan folder"),
     ("recipe run", (2,), "no image was built"),
     ("recipe shell", (2,), "no image was built"),
@@ -94,7 +95,9 @@ def furnish(seat: Seat, line: Line) -> None:
     for earlier in line.before:
         if earlier.startswith("recipe init"):
             assert seat.type_again(earlier, columns=None).code == 0
-    if line.text.startswith(("recipe check", "recipe plan", "recipe build", "recipe lock", "recipe fetch")):
+    if line.text.startswith(
+        ("recipe check", "recipe plan", "recipe build", "recipe lock", "recipe fetch", "recipe bundle")
+    ):
         for word in ENVIRONMENT.findall(line.text):
             if not (seat.work / word).exists():
                 example = word[:-4] if (ROOT / "recipes" / word).is_file() else "mnist-local"

@@ -100,7 +100,7 @@ def test_without_a_command_there_is_help(recipe: Call) -> None:
 @pytest.mark.parametrize(
     ("words", "first", "fix"),
     [
-        (["bild"], "error: there is no command 'bild'", "did you mean 'build'? commands: build, cache, check"),
+        (["bild"], "error: there is no command 'bild'", "did you mean 'build'? commands: build, bundle, cache, check"),
         (["--nope"], "error: no such option '--nope'", "see `recipe --help`"),
         (["plan", "--nope"], "error: no such option '--nope'", "did you mean '--nodes'? see `recipe plan --help`"),
         (

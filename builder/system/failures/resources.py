@@ -157,6 +157,7 @@ MACHINE = (
         r"std::bad_alloc",
         r"memory allocation of \d+ bytes failed",  # Rust's
         r"code: 11, kind: WouldBlock",  # Rust's, where a thread has no memory for its stack
+        r"can't spawn worker thread: .*\(os error 11\)",  # the same, in the words of its pool
         r"signal: killed",
         r"exit status 137",
         r"^\S*: line \d+: +\d+ Killed\b",

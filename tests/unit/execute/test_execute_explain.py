@@ -161,6 +161,7 @@ KNOWN = [
     ("MemoryError", "no-memory", "memory"),
     ("memory allocation of 1931616 bytes failed", "no-memory", "memory"),
     ("called `Result::unwrap()` on an `Err` value: Os { code: 11, kind: WouldBlock }", "no-memory", "memory"),
+    ("OS can't spawn worker thread: Resource temporarily unavailable (os error 11)", "no-memory", "memory"),
     ("error: failed to write to file: File too large (os error 27)", "file-size", "largest size"),
     ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "no-memory", "memory"),
     ("FATAL:   While performing build: while running engine: exit status 137", "no-memory", "memory"),
