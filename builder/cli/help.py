@@ -39,6 +39,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "shell": ("recipe shell image.sif", "recipe shell lumi-g image.sif --here"),
     "module": ("recipe module lumi-g image.sif -o modules", "recipe module image.sif --wrap /opt/env/bin"),
     "kernel": ("recipe kernel lumi-g image.sif", "recipe kernel image.sif --name mnist"),
+    "push": ("recipe push image.sif oras://ghcr.io/me/demo:1.0", "recipe push image.sif oras://ghcr.io/me/demo:1.0 -n"),
     "convert": ("recipe convert mn5 image.tar -o image.sif", "recipe convert lumi-c image.sif --wrap /opt/env/bin"),
     "status": ("recipe status image.plan", "recipe status --follow image.sif"),
     "diff": ("recipe diff before.sif after.sif", "recipe diff image.sif environment.lock.yml"),

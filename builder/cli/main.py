@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "shell": ("builder.cli.shell_command", "Open a shell in an image, as the site runs it."),
     "module": ("builder.cli.module", "Write a module, for Lmod and Tcl, with programs of an image."),
     "kernel": ("builder.cli.kernel", "Write a kernel for Jupyter that runs in an image."),
+    "push": ("builder.cli.push", "Push an image to a registry, with its SBOM and provenance."),
     "convert": ("builder.cli.convert", "Convert a docker-archive to a SIF image."),
     "status": ("builder.cli.status", "Show submitted jobs, and judge the ones that have ended."),
     "diff": ("builder.cli.diff", "Compare two images, two locks, or an image and its lock."),

@@ -1,4 +1,6 @@
-"""The only client for registries: it reads the digest of an image's name with the user's login, and downloads nothing.
+"""The client for registries: it reads the digest of an image's name with the user's login, and downloads nothing.
+
+What is uploaded is in execute/registry_upload.py, with the same connection and logins.
 
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md
 https://distribution.github.io/distribution/spec/auth/token/
@@ -79,7 +81,7 @@ def fetch_manifest_digest(reference: str, *, logins: Logins, environment: Mappin
 
     def ask() -> None:
         try:
-            outcome.append(_Registry(reference, logins=logins, environment=environment).fetch_digest())
+            outcome.append(Registry(reference, logins=logins, environment=environment).fetch_digest())
         except RegistryError as error:
             outcome.append(error)
         except (OSError, ValueError, http.client.HTTPException):
@@ -97,12 +99,17 @@ def fetch_manifest_digest(reference: str, *, logins: Logins, environment: Mappin
     return found
 
 
-class _Registry:
-    """One image of one registry; `scheme` is http for a registry of this machine without TLS."""
+class Registry:
+    """One image of one registry; `scheme` is http for a registry of this machine without TLS.
 
-    def __init__(self, reference: str, *, logins: Logins, environment: Mapping[str, str]) -> None:
+    `actions` is what a token is requested for: pull, or pull and push.
+    """
+
+    def __init__(
+        self, reference: str, *, logins: Logins, environment: Mapping[str, str], actions: str = "pull"
+    ) -> None:
         self.host, self.name, self.tag = parse_reference(reference)
-        self.logins = logins
+        self.logins, self.actions = logins, actions
         tls = urllib.request.HTTPSHandler(context=make_tls_context(find_certificates(environment)))
         # Requests to this machine use no proxy.
         proxies = [urllib.request.ProxyHandler({})] if self._is_own() else []
@@ -114,14 +121,14 @@ class _Registry:
 
     def fetch_digest(self) -> str:
         """Request the head of the manifest, and the manifest if that has no digest."""
-        answer = self._fetch_manifest("HEAD")
+        answer = self.fetch_manifest("HEAD")
         digest = answer.headers.get("Docker-Content-Digest") or ""
-        own = _parse_origin(answer.address) == _parse_origin(self._make_address())
+        own = parse_origin(answer.address) == parse_origin(self._make_address())
         if answer.status == 200 and own and DIGEST.fullmatch(digest):
             return digest
         if answer.status not in (200, 404, 405):
             raise RegistryError(f"the registry answered {answer.status}")
-        answer = self._fetch_manifest("GET")
+        answer = self.fetch_manifest("GET")
         if answer.status != 200:
             raise RegistryError(f"the registry answered {answer.status}")
         named = answer.headers.get("Docker-Content-Digest") or ""
@@ -133,7 +140,8 @@ class _Registry:
     def _make_address(self) -> str:
         return f"{self.scheme}://{self.host}/v2/{self.name}/manifests/{quote(self.tag)}"
 
-    def _fetch_manifest(self, method: str) -> Answer:
+    def fetch_manifest(self, method: str) -> Answer:
+        """Request the manifest or its head, with the login where one is required; raises RegistryError and OSError."""
         try:
             answer = self._ask(self._make_address(), method=method)
         except (urllib.error.URLError, ssl.SSLError) as error:
@@ -145,11 +153,11 @@ class _Registry:
             answer = self._ask(self._make_address(), method=method)
         if answer.status != 401:
             return answer
-        if _parse_origin(answer.address) != _parse_origin(self._make_address()):
+        if parse_origin(answer.address) != parse_origin(self._make_address()):
             raise RegistryError("the registry leads to another server, and that wants a login")
-        return self._ask(self._make_address(), method=method, authorization=self._make_authorization(answer))
+        return self._ask(self._make_address(), method=method, authorization=self.make_authorization(answer))
 
-    def _make_authorization(self, answer: Answer) -> str:
+    def make_authorization(self, answer: Answer) -> str:
         """Return the header that the registry requires; raises RegistryError without a login."""
         asked = [line.partition(" ") for line in answer.headers.get_all("WWW-Authenticate") or ()]
         kinds = {kind.lower(): dict(re.findall(r'(\w+)="([^"]*)"', rest)) for kind, _, rest in asked}
@@ -164,14 +172,14 @@ class _Registry:
         """Request a token to read this image from the server that the registry names."""
         realm = words.get("realm", "")
         parts = _split_address(realm)
-        same = _parse_origin(realm) == _parse_origin(self._make_address())
+        same = parse_origin(realm) == parse_origin(self._make_address())
         if parts.scheme != "https" and not (same and self._is_own()):
             raise RegistryError("the registry names a server of tokens without TLS")
         trusted = same or _is_own_realm(parts, host=self.host)
         # The scope is ours: a registry could ask for a token that opens more than this image.
         query = {name: value for name, value in parse_qsl(parts.query) if name != "scope"}
         query |= {"service": words["service"]} if "service" in words else {}
-        query["scope"] = f"repository:{self.name}:pull"
+        query["scope"] = f"repository:{self.name}:{self.actions}"
         address = parts._replace(query="", fragment="").geturl()
         shown, data = login if trusted else None, b""
         if shown and shown[0] == TOKEN:
@@ -198,21 +206,22 @@ class _Registry:
             request.add_header("Accept", MANIFESTS if "/manifests/" in address else "application/json")
             if authorization:
                 request.add_unredirected_header("Authorization", authorization)
-            answer = self._open(request)
+            answer = self.open(request)
             to = answer.headers.get("Location") or ""
             if answer.status not in (301, 302, 303, 307, 308) or not to or data:
                 return answer
             following = urljoin(address, to)
-            if _parse_origin(following) != _parse_origin(address):
+            if parse_origin(following) != parse_origin(address):
                 if _split_address(following).scheme != "https":
                     raise RegistryError("the registry leads to a server without TLS")
                 authorization = ""
             address = following
         raise RegistryError("the registry leads from one server to the next without an end")
 
-    def _open(self, request: urllib.request.Request) -> Answer:
+    def open(self, request: urllib.request.Request, *, seconds: float = SECONDS) -> Answer:
+        """Send a request, and follow no redirect; raises OSError."""
         try:
-            with self.opener.open(request, timeout=SECONDS) as got:
+            with self.opener.open(request, timeout=seconds) as got:
                 return Answer(status=got.status, headers=got.headers, body=_read(got), address=request.full_url)
         except urllib.error.HTTPError as error:
             with error:
@@ -248,7 +257,8 @@ def _split_address(address: str) -> SplitResult:
     return parts
 
 
-def _parse_origin(address: str) -> tuple[str, str, int | None]:
+def parse_origin(address: str) -> tuple[str, str, int | None]:
+    """Return scheme, host and port of an address; raises ValueError for one with a login."""
     parts = _split_address(address)
     return parts.scheme, (parts.hostname or "").rstrip("."), parts.port or PORTS.get(parts.scheme)
 

@@ -38,6 +38,7 @@ RIGHT = {
     "shell": "shell local {x.sif}",
     "module": "module local {x.sif}",
     "kernel": "kernel local {x.sif} -o spec",
+    "push": "push {x.sif} oras://127.0.0.1:9/demo:1",
     "convert": "convert local {x.tar}",
     "status": "status {x.sif}",
     "diff": "diff {x.sif} y.sif",

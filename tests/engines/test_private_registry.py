@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-import socket
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,16 +10,15 @@ from pathlib import Path
 
 import pytest
 from lock_room import LockRoom
+from private_registry import NAME, WORD, log_in, serve_registry
 from recipe_program import Room, inside
-from smoke_program import free_port
 from stand_ins.images import docker, stand_in_debian
-from support.registry_stand_ins import certificate
 
 from builder.layers.registry import RegistryError, fetch_manifest_digest, find_login
 
 pytestmark = pytest.mark.engines
 
-NAME, WORD = "reader", "S3CRETpass"
+READ_ONLY = ", maintenance: {readonly: {enabled: true}}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +34,6 @@ class Private:
         return room.environment(SSL_CERT_FILE=str(self.cert))
 
 
-def answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 @pytest.fixture(scope="module")
 def private(
     tmp_path_factory: pytest.TempPathFactory, docker_daemon: str, base_tar: Path, registry: str
@@ -54,44 +43,14 @@ def private(
     name = f"{registry}/{stand_in_debian(base_tar)}"
     docker("tag", stand_in_debian(base_tar), name)
     docker("push", "--quiet", name)
-    folder = tmp_path_factory.mktemp("registry")
-    cert, key = certificate(folder)
-    hashed = ["perl", "-e", "print crypt($ARGV[0], '$2y$05$' . 'abcdefghijklmnopqrstuu')", WORD]
-    line = subprocess.run(hashed, check=True, capture_output=True, text=True).stdout
-    (folder / "htpasswd").write_text(f"{NAME}:{line}\n", encoding="utf-8")
-    port = int(free_port())
     data = Path(os.environ["RECIPE_DEV_HOME"]) / "registry" / "data"
-    (folder / "config.yml").write_text(
-        "version: 0.1\nlog: {level: warn}\n"
-        f"storage: {{filesystem: {{rootdirectory: {data}}}, maintenance: {{readonly: {{enabled: true}}}}}}\n"
-        f"auth: {{htpasswd: {{realm: test, path: {folder}/htpasswd}}}}\n"
-        f'http: {{addr: "127.0.0.1:{port}", tls: {{certificate: {cert}, key: {key}}}}}\n',
-        encoding="utf-8",
-    )
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=log)
-    try:
-        end = time.monotonic() + 120
-        while not answers(port):
-            assert server.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        yield Private(host=f"127.0.0.1:{port}", cert=cert, image=name.partition("/")[2])
-    finally:
-        server.terminate()
-        server.wait()
+    with serve_registry(tmp_path_factory.mktemp("registry"), data=data, more=READ_ONLY) as (host, cert):
+        yield Private(host=host, cert=cert, image=name.partition("/")[2])
 
 
 @pytest.fixture
 def room(rooms: Callable[[str], Room], request: pytest.FixtureRequest) -> LockRoom:
     return LockRoom(rooms(f"registry/{request.node.name}").folder)
-
-
-def log_in(room: LockRoom, host: str, *, file: str = ".docker/config.json") -> None:
-    """What `docker login` or `apptainer registry login` writes."""
-    auth = base64.b64encode(f"{NAME}:{WORD}".encode()).decode()
-    path = room.write(f"home/{file}", json.dumps({"auths": {host: {"auth": auth}}}))
-    path.chmod(0o600)
 
 
 def words(room: LockRoom, *more: str) -> tuple[str | Path, ...]:

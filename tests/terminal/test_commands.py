@@ -35,6 +35,7 @@ TYPED: dict[str, tuple[str, tuple[int, ...], bool]] = {
     "shell": ("local x.sif", (4,), True),
     "module": ("local x.sif", (0,), False),
     "kernel": ("local x.sif", (0,), True),
+    "push": ("env.yml oras://a.example/b:1", (2,), True),
     "convert": ("local env.yml", (2,), True),
     "status": ("", (2,), True),
     "diff": ("env.yml b.txt", (2,), True),

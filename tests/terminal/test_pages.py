@@ -35,6 +35,7 @@ WITHOUT: tuple[tuple[str, tuple[int, ...], str], ...] = (
     ("recipe doctor local", (4,), "no engine"),
     ("recipe fetch", (4, 5), "no registry can be reached"),
     ("recipe bundle", (3, 4, 5), "no registry can be reached"),
+    ("recipe push", (2,), "no image was built"),
     ("recipe status", (2,), "nothing was submitted: there is no plan folder"),
     ("recipe run", (2,), "no image was built"),
     ("recipe shell", (2,), "no image was built"),
