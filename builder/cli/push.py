@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import click
 
-from builder.cli.file_kinds import find_kind
+from builder.cli.file_kinds import list_images
 from builder.cli.help import GroupedCommand
 from builder.cli.inputs import add_plain_verbosity
 from builder.cli.output import echo, emit, is_quiet
+from builder.cli.paths import check_existing, explain_kind, replace_image
 from builder.cli.typed import quote
 from builder.execute.registry_upload import Document, SifToPush, Upload
 from builder.inspect.attestations import is_sbom, name_attestations
@@ -21,7 +23,7 @@ from builder.inspect.integrity import check_claims
 from builder.layers.registry import LOOPBACK, RegistryError, find_login
 from builder.model.finding import ConfigError, DifferentError, Finding, Location, StepError
 from builder.model.text import escape_line, format_bytes, sanitize
-from builder.system.files import check_reachable
+from builder.sif.sif import SifError, read_sif
 
 SCHEME = "oras://"
 HOST = r"(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(?=:))(?::[0-9]{1,5})?"
@@ -34,21 +36,20 @@ LARGEST = 64 << 20  # bytes of an SBOM
 
 @click.command("push", cls=GroupedCommand)
 @click.argument("image", type=click.Path(path_type=Path))
-@click.argument("reference", metavar="oras://HOST/NAME:TAG")
+@click.argument("reference", metavar="REFERENCE", default="")
 @click.option("-f", "--force", is_flag=True, help="Give the tag to this image where another one has it.")
 @click.option("-n", "--dry-run", "dry_run", is_flag=True, help="Print what would be sent, and ask no server.")
 @add_plain_verbosity
 def run_command(image: Path, reference: str, force: bool, dry_run: bool) -> None:
     """Push IMAGE, a SIF, to a registry as `apptainer pull oras://...` reads it; SBOM and provenance are attached.
 
-    The login is that of `apptainer registry login` or `docker login`. What the registry has already is not sent again.
+    REFERENCE is oras://HOST/NAME:TAG. The login is that of `apptainer registry login` or `docker login`. What the
+    registry has already is not sent again.
     """
+    if not reference:
+        raise _make_short_error(image)
     name = read_reference(reference)
-    check_reachable(image)
-    if find_kind(image) != "an image":
-        message = f"'{sanitize(str(image), limit=400)}' is no SIF image"
-        fix = "name an image that `recipe build` made; `recipe convert` makes one from a docker-archive"
-        raise ConfigError(Finding(code="path-missing", message=message, fix=fix))
+    _check_image(image)
     documents = tuple(_read_documents(image))
     added = f" with {' and '.join(document.name for document in documents)}" if documents else ""
     _say(f"{image}: {format_bytes(image.stat().st_size)} to {SCHEME}{name}{added}")
@@ -60,6 +61,33 @@ def run_command(image: Path, reference: str, force: bool, dry_run: bool) -> None
     emit(f"{SCHEME}{name.rpartition(':')[0]}@{digest}")
     plain = "--no-https " if LOOPBACK.fullmatch(name.partition("/")[0].rpartition(":")[0]) else ""
     _say(f"next: apptainer pull {plain}{quote(image.name)} {SCHEME}{name}")
+
+
+def _make_short_error(only: Path) -> ConfigError:
+    """The error for one argument in the place of two."""
+    if str(only).startswith(("oras:", "docker:")):
+        images = list_images()
+        fix = f"write the image before it: {images[0]}" if images else "write the image before it"
+        return ConfigError(Finding(code="usage", message="no image is named", fix=fix))
+    fix = f"write it after the image, as in {SCHEME}ghcr.io/me/demo:1.0"
+    return ConfigError(Finding(code="usage", message="no registry is named", fix=fix))
+
+
+def _check_image(image: Path) -> None:
+    """Raise ConfigError for a path that is no SIF."""
+    path = check_existing(image, what="image")
+    try:
+        if path.is_dir():
+            raise SifError("is a folder")
+        read_sif(path)
+    except SifError as error:
+        message = f"'{sanitize(str(image), limit=400)}' is no SIF image: {error}"
+        at, fix = Location(file=str(image)), "build it again, or name another image"
+        finding = Finding(code="path-special", message=message, at=at, fix=fix)
+        here = list_images()
+        finding = explain_kind(finding, image, command="push", takes="a SIF image", here=here)
+        fix = f"`{replace_image(image, here[0])}`" if here else finding.fix
+        raise ConfigError(replace(finding, fix=fix)) from None
 
 
 def read_reference(text: str) -> str:

@@ -16,7 +16,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 from builder.layers.registry import Answer, Logins, Registry, RegistryError, parse_origin
@@ -31,6 +31,7 @@ TITLE = "org.opencontainers.image.title"
 SECONDS = 600.0  # for the registry to hash what it was sent
 NOTHING = b"{}"
 Entry = dict[str, Any]
+Body: TypeAlias = "io.BytesIO | CountedFile"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +70,11 @@ class SifToPush:
         return _make_entry(self.manifest, kind=MANIFEST)[0]
 
 
-class CountedFile(io.RawIOBase):
+class CountedFile:
     """A file that reports how much of it was read."""
 
     def __init__(self, file: IO[bytes], *, report: Callable[[int], None]) -> None:
         self.file, self.report, self.done = file, report, 0
-
-    def readable(self) -> bool:
-        """It is read only."""
-        return True
 
     def read(self, size: int = -1) -> bytes:
         """Read some bytes; larger pieces than http.client asks for."""
@@ -137,7 +134,7 @@ class Upload:
         return {"mediaType": kind, "digest": digest, "size": len(content)}
 
     def _list_referrer(self, entry: Entry, *, to: str) -> None:
-        """Add a manifest to the list that stands for the referrers of another, where a registry keeps none itself."""
+        """Add a manifest to the list of referrers of another; it has a tag where a registry keeps none itself."""
         tag = to.replace(":", "-")
         answer = self._send("GET", f"manifests/{tag}", accept=INDEX)
         if answer.status not in (200, 404):
@@ -160,7 +157,7 @@ class Upload:
     def _has(self, digest: str) -> bool:
         return self._send("HEAD", f"blobs/{digest}").status == 200
 
-    def _send_blob(self, data: io.IOBase, *, size: int, digest: str) -> None:
+    def _send_blob(self, data: Body, *, size: int, digest: str) -> None:
         begun = self._send("POST", "blobs/uploads/", data=io.BytesIO(b""), size=0)
         place = begun.headers.get("Location") or ""
         if begun.status != 202 or not place:
@@ -173,7 +170,7 @@ class Upload:
             raise RegistryError(f"the registry answered {answer.status} at the end of an upload")
 
     def _send(
-        self, method: str, place: str, *, data: io.IOBase | None = None, size: int = 0, kind: str = "", accept: str = ""
+        self, method: str, place: str, *, data: Body | None = None, size: int = 0, kind: str = "", accept: str = ""
     ) -> Answer:
         """Send one request, with the login as soon as the registry has required it, to the registry alone."""
         own = f"{self.registry.scheme}://{self.registry.host}/v2/{self.registry.name}/"
@@ -182,13 +179,11 @@ class Upload:
         if answer.status != 401 or parse_origin(address) != parse_origin(own) or self.authorization:
             return answer
         self.authorization = self.registry.make_authorization(answer)
-        if data is not None:
+        if isinstance(data, io.BytesIO):  # the upload of a file began with the login
             data.seek(0)
         return self._send_once(method, address, data=data, size=size, kind=kind, accept=accept)
 
-    def _send_once(
-        self, method: str, address: str, *, data: io.IOBase | None, size: int, kind: str, accept: str
-    ) -> Answer:
+    def _send_once(self, method: str, address: str, *, data: Body | None, size: int, kind: str, accept: str) -> Answer:
         own = parse_origin(address) == parse_origin(f"{self.registry.scheme}://{self.registry.host}")
         if not own and urlsplit(address).scheme != "https":
             raise RegistryError("the registry leads to a server without TLS")

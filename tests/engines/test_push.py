@@ -114,7 +114,7 @@ def test_security_07_the_login_goes_to_its_registry_and_into_no_line(built: Buil
         ("x.sif", "demo:1", 2, "is no name of an image in a registry"),
         ("x.sif", "oras://me:secretword@{host}/demo:1", 2, "a login is no part of it"),
         ("x.sif", "docker://{host}/demo:1", 2, "is no name of an image in a registry"),
-        ("environment.yml", "oras://{host}/demo:1", 2, "is no SIF image"),
+        ("environment.yml", "oras://{host}/demo:1", 2, "not a SIF image"),
         ("missing.sif", "oras://{host}/demo:1", 2, "missing.sif"),
         ("x.sif", "oras://127.0.0.1:9/demo:1", 5, "could not be reached"),
     ],
