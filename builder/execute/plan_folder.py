@@ -215,12 +215,13 @@ def _check_folder(folder: Path) -> bool:
         return False
     foreign = (folder / PLAN_FILE).is_file()
     raise _make_taken_error(
-        folder, f"holds a {PLAN_FILE} that no plan wrote" if foreign else "holds files that no plan wrote"
+        folder, f"holds a {PLAN_FILE} that recipe did not write" if foreign else "holds files that recipe did not write"
     )
 
 
 def _make_taken_error(folder: Path, what: str) -> ConfigError:
-    message = f"the plan folder '{_shown(folder)}' {what}"
+    # Not "the plan folder": it holds no plan, and `recipe module` and `kernel` have no such word.
+    message = f"'{_shown(folder)}' {what}"
     fix = f"choose another folder, as in -o {shlex.quote(_free_name(folder))}"
     return ConfigError(Finding(code="folder-taken", message=message, fix=fix))
 

@@ -112,7 +112,7 @@ def test_nothing_of_the_users_is_replaced(room: Room, small_sif: Path) -> None:
     room.recipe(*line, "--force").expect(0)
     assert "# mine" not in script.read_text()
     room.write("notes/mine.txt", "mine")
-    assert "holds files that no plan wrote" in room.recipe(*line[:3], "-o", "notes", "--force").expect(2).err
+    assert "holds files that recipe did not write" in room.recipe(*line[:3], "-o", "notes", "--force").expect(2).err
     assert [path.name for path in (room.folder / "notes").iterdir()] == ["mine.txt"]
 
 

@@ -243,7 +243,7 @@ def test_plan_does_not_write_into_a_folder_of_someone_else(recipe: Call, mnist: 
     (tmp_path / "mine" / "thesis.tex").touch()
     answer = recipe("plan", "dawn", mnist, "-o", "mine")
     assert (answer.code, answer.out) == (2, "")
-    assert "holds files that no plan wrote" in answer.err
+    assert "holds files that recipe did not write" in answer.err
     assert left(tmp_path / "mine") == ["thesis.tex"]
 
 
